@@ -66,22 +66,8 @@ def one_sided(kernel: Tensor, context: int) -> Tensor:
 
 
 def convolve(matrix: Tensor, x: Tensor) -> Tensor:
-    """q̃ = G q for each head: (H, T, T) and (B, T, N, H, d) → (B, T, N, H, d)."""
-    return torch.einsum("hts,bsnhd->btnhd", matrix, x)
-
-
-def synthesis(x: Tensor, phi: Tensor) -> Tensor:
-    """The filter written out: x̃_t = (1/T) Σ_m w_m φ_m Re[x̂_m e^{2πimt/T}], w = 1 at DC and Nyquist, else 2.
-
-    "A weighted scalar a position", collapsed over the frequency axis, in O(T²): the inverse transform
-    under another name, and the reference for :func:`spectral`. Shapes as there.
-    """
-    context = x.shape[1]
-    t, m = torch.arange(context), torch.arange(phi.shape[-1])
-    wave = torch.exp(2j * torch.pi * (torch.outer(t, m) % context).to(x.dtype) / context)
-    spectrum = torch.einsum("tm,btnhd->bmnhd", wave.conj(), x.to(wave.dtype))
-    weighted = spectrum * (parseval_weights(context).to(x) * phi).T[:, None, :, None]
-    return torch.einsum("tm,bmnhd->btnhd", wave, weighted).real / context
+    """x̃ = G x for each head: (H, T, T) and (B, T, H, d) → (B, T, H, d)."""
+    return torch.einsum("hts,bshd->bthd", matrix, x)
 
 
 def parseval_weights(context: int) -> Tensor:
@@ -96,12 +82,26 @@ def parseval_weights(context: int) -> Tensor:
     return weights
 
 
+def synthesis(x: Tensor, phi: Tensor) -> Tensor:
+    """The filter written out: x̃_t = (1/T) Σ_m w_m φ_m Re[x̂_m e^{2πimt/T}], w of :func:`parseval_weights`.
+
+    "A weighted scalar a position", collapsed over the frequency axis, in O(T²): the inverse transform
+    under another name, and the reference for :func:`spectral`. Shapes as there.
+    """
+    context = x.shape[1]
+    t, m = torch.arange(context), torch.arange(phi.shape[-1])
+    wave = torch.exp(2j * torch.pi * (torch.outer(t, m) % context).to(x.dtype) / context)
+    spectrum = torch.einsum("tm,bthd->bmhd", wave.conj(), x.to(wave.dtype))
+    weighted = spectrum * (parseval_weights(context).to(x) * phi).T[:, :, None]
+    return torch.einsum("tm,bmhd->bthd", wave, weighted).real / context
+
+
 def spectral(x: Tensor, phi: Tensor) -> Tensor:
-    """x̃ = irfft(rfft(x)·φ) along time: x (B, T, N, H, d), d even; φ (H, ⌊T/2⌋+1), real or complex.
+    """x̃ = irfft(rfft(x)·φ) along time: x (B, T, H, d), d even; φ (H, ⌊T/2⌋+1), real or complex.
 
     A real kernel filters the real and the imaginary part of a complex series each by itself, so that
     neighbouring channels, taken as one complex number, need half the transforms. The adjoint is written
-    by hand: autograd's goes through the transforms of φ's gradient too.
+    by hand: autograd's costs about twice as much.
     """
     mirrored = phi[:, 1 : (x.shape[1] + 1) // 2].flip(-1).conj()
     out: Tensor = _Spectral.apply(x, torch.cat([phi, mirrored], dim=-1))
@@ -121,13 +121,14 @@ class _Spectral(torch.autograd.Function):
         spectrum, phi = ctx.saved_tensors
         upstream = _transform(grad)
         grad_phi = None
-        if ctx.needs_input_grad[1]:
-            grad_phi = (spectrum * upstream.conj()).real.sum((0, 1, 3)) / grad.shape[1]
+        if ctx.needs_input_grad[1]:  # Re Σ x̂·ĝ*/T over windows and channels
+            parts = torch.view_as_real(spectrum) * torch.view_as_real(upstream)
+            grad_phi = parts.sum(0).sum((1, 3)) / grad.shape[1]
         return _invert(upstream * phi[:, None].conj()).to(grad.dtype), grad_phi
 
 
 def _transform(x: Tensor) -> Tensor:
-    """The spectra of channel pairs, (B, T, N, H, d) → (B, N, H, d/2, T) complex."""
+    """The spectra of channel pairs, (B, T, H, d) → (B, H, d/2, T) complex."""
     x = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
     spectrum = torch.fft.fft(pairs.flatten(2), dim=1).transpose(1, 2)
@@ -136,6 +137,9 @@ def _transform(x: Tensor) -> Tensor:
 
 def _invert(spectrum: Tensor) -> Tensor:
     """The inverse of :func:`_transform`."""
-    B, N, H, pairs, T = spectrum.shape
-    series = torch.fft.ifft(spectrum).view(-1, T).T.contiguous()  # one matrix: the fast transposition
-    return torch.view_as_real(series).view(T, B, N, H, 2 * pairs).transpose(0, 1)
+    B, H, pairs, T = spectrum.shape
+    series = torch.fft.ifft(spectrum).view(B, -1, T)
+    out = series.new_empty(B, T, series.shape[1])
+    for window, transposed in zip(out, series, strict=True):
+        window.copy_(transposed.T)
+    return torch.view_as_real(out).view(B, T, H, 2 * pairs)

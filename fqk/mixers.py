@@ -1,7 +1,7 @@
 """What each variant does to queries and keys before the dot product, or instead of it.
 
-A mixer maps ``qk`` of shape (B, T, 2, H, d), queries first, to the same shape; causal mask, softmax and
-values are the attention's and stay as they are. Spectra and kernels are one a head, the same for its
+A mixer maps queries and keys, each of shape (B, T, H, d), to queries and keys; causal mask, softmax
+and values are the attention's and stay as they are. Spectra and kernels are one a head, the same for its
 queries and keys. Every size not named by the paper's summaries is a reading of ours, said where it is
 taken.
 """
@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from fqk import filters
 
+QueriesKeys = tuple[Tensor, Tensor]
+
 LADDER = (60.0, 25.0, 10.0, 5.0)  # the four starting periods, paragraph to word, in tokens
 
 
@@ -24,8 +26,8 @@ class Mixer(nn.Module):
         super().__init__()
         self.heads, self.head_dim, self.context = heads, head_dim, context
 
-    def forward(self, qk: Tensor) -> Tensor:
-        return qk
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        return q, k
 
     def scales(self) -> dict[str, Tensor]:
         """The time scales that this mixer has, in tokens or cycles per token, each of shape (H, P)."""
@@ -96,8 +98,9 @@ class Spectral(Mixer):
     def scales(self) -> dict[str, Tensor]:
         return self.bumps.scales()
 
-    def forward(self, qk: Tensor) -> Tensor:
-        return filters.spectral(qk, self.bumps(qk.shape[1]))
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        phi = self.bumps(q.shape[1])
+        return filters.spectral(q, phi), filters.spectral(k, phi)
 
 
 class CausalSpectral(Spectral):
@@ -112,8 +115,9 @@ class CausalSpectral(Spectral):
         line = 2 * self.context
         return filters.one_sided(filters.kernel_of(self.bumps(line), line), context)
 
-    def forward(self, qk: Tensor) -> Tensor:
-        return filters.convolve(self.matrix(qk.shape[1]), qk)
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        matrix = self.matrix(q.shape[1])
+        return filters.convolve(matrix, q), filters.convolve(matrix, k)
 
 
 class Collapsed(Spectral):
@@ -124,12 +128,16 @@ class Collapsed(Spectral):
     yet the gain still knows the whole window, the future included.
     """
 
-    def forward(self, qk: Tensor) -> Tensor:
-        power = torch.fft.rfft(qk.float(), dim=1).abs() ** 2
-        weights = filters.parseval_weights(qk.shape[1]).to(power)[:, None]
-        passed = (weights * self.bumps(qk.shape[1]).T ** 2)[:, None, :, None] * power
-        whole = weights[:, None, :, None] * power
-        return qk * _amplitude(passed.sum(1, True), whole.sum(1, True)).to(qk.dtype)
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        phi = self.bumps(q.shape[1])
+        return self.scaled(q, phi), self.scaled(k, phi)
+
+    def scaled(self, x: Tensor, phi: Tensor) -> Tensor:
+        """Each channel of x (B, T, H, d) times its gain."""
+        power = torch.fft.rfft(x.float(), dim=1).abs() ** 2
+        weighted = filters.parseval_weights(x.shape[1]).to(power)[:, None, None] * power
+        passed = phi.T[:, :, None] ** 2 * weighted
+        return x * _amplitude(passed.sum(1, True), weighted.sum(1, True)).to(x.dtype)
 
 
 class CausalCollapsed(CausalSpectral):
@@ -138,9 +146,14 @@ class CausalCollapsed(CausalSpectral):
     gain_t = √(Σ_{s≤t} (κ₊∗q)_s² / Σ_{s≤t} q_s²), q̃_t = gain_t·q_t.
     """
 
-    def forward(self, qk: Tensor) -> Tensor:
-        passed = super().forward(qk).float() ** 2
-        return qk * _amplitude(passed.cumsum(1), (qk.float() ** 2).cumsum(1)).to(qk.dtype)
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        filtered_q, filtered_k = super().forward(q, k)
+        return self.scaled(q, filtered_q), self.scaled(k, filtered_k)
+
+    def scaled(self, x: Tensor, filtered: Tensor) -> Tensor:
+        """Each channel and position of x (B, T, H, d) times its gain."""
+        passed, whole = (filtered.float() ** 2).cumsum(1), (x.float() ** 2).cumsum(1)
+        return x * _amplitude(passed, whole).to(x.dtype)
 
 
 def _amplitude(passed: Tensor, whole: Tensor) -> Tensor:
@@ -164,11 +177,10 @@ class MorletCrossCorrelation(Mixer):
     def scales(self) -> dict[str, Tensor]:
         return {"period": (-self.log_frequency).exp(), "width": self.log_width.exp()}
 
-    def forward(self, qk: Tensor) -> Tensor:
-        tau = filters.circular_lags(qk.shape[1], qk.device)
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        tau = filters.circular_lags(k.shape[1], k.device)
         kernel = filters.morlet_kernel(tau, self.log_width.exp(), self.log_frequency.exp())
-        query, key = qk.split(1, dim=2)
-        return torch.cat([query, filters.spectral(key, torch.fft.rfft(kernel).real)], dim=2)
+        return q, filters.spectral(k, torch.fft.rfft(kernel).real)
 
 
 class CausalGaussian(Mixer):
@@ -188,10 +200,11 @@ class CausalGaussian(Mixer):
         """κ at the lags ``tau``, shape (H, K)."""
         return filters.gaussian_kernel(tau, self.log_width.exp())
 
-    def forward(self, qk: Tensor) -> Tensor:
-        kernel = self.kernel(torch.arange(self.context // 2, device=qk.device))
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        kernel = self.kernel(torch.arange(self.context // 2, device=q.device))
         kernel = kernel / kernel.abs().sum(-1, keepdim=True)
-        return filters.convolve(filters.one_sided(kernel, qk.shape[1]), qk)
+        matrix = filters.one_sided(kernel, q.shape[1])
+        return filters.convolve(matrix, q), filters.convolve(matrix, k)
 
 
 class CausalMexicanHat(CausalGaussian):
@@ -228,13 +241,17 @@ class PhaseRandom(Mixer):
     One draw serves all windows of the batch. DC and Nyquist, which are real, stay as they are.
     """
 
-    def forward(self, qk: Tensor) -> Tensor:
-        context = qk.shape[1]
-        spectrum = torch.fft.rfft(qk.float(), dim=1)
-        theta = 2 * torch.pi * torch.rand(spectrum.shape[1:], device=qk.device)
-        scrambled = torch.polar(spectrum.abs(), theta.expand(spectrum.shape))
-        real = (filters.parseval_weights(context) == 1).to(qk.device)[:, None, None, None]
-        return torch.fft.irfft(torch.where(real, spectrum, scrambled), n=context, dim=1).to(qk.dtype)
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        return self.scrambled(q), self.scrambled(k)
+
+    def scrambled(self, x: Tensor) -> Tensor:
+        """x (B, T, H, d) with other phases."""
+        context = x.shape[1]
+        spectrum = torch.fft.rfft(x.float(), dim=1)
+        theta = 2 * torch.pi * torch.rand(spectrum.shape[1:], device=x.device)
+        turned = torch.polar(spectrum.abs(), theta.expand(spectrum.shape))
+        real = (filters.parseval_weights(context) == 1).to(x.device)[:, None, None]
+        return torch.fft.irfft(torch.where(real, spectrum, turned), n=context, dim=1).to(x.dtype)
 
 
 class PhaseFixed(Mixer):
@@ -247,12 +264,12 @@ class PhaseFixed(Mixer):
         super().__init__(heads, head_dim, context)
         self.register_buffer("theta", 2 * torch.pi * torch.rand(heads, context // 2 + 1))
 
-    def forward(self, qk: Tensor) -> Tensor:
-        context = qk.shape[1]
-        f = torch.fft.rfftfreq(context, device=qk.device)
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        f = torch.fft.rfftfreq(q.shape[1], device=q.device)
         theta = self.theta[:, (f * self.context).round().long()]
-        theta = theta * (filters.parseval_weights(context) != 1).to(theta)  # DC and Nyquist: real
-        return filters.spectral(qk, torch.polar(torch.ones_like(theta), theta))
+        theta = theta * (filters.parseval_weights(q.shape[1]) != 1).to(theta)  # DC, Nyquist: real
+        phi = torch.polar(torch.ones_like(theta), theta)
+        return filters.spectral(q, phi), filters.spectral(k, phi)
 
 
 class Rotation(Mixer):
@@ -264,12 +281,14 @@ class Rotation(Mixer):
         key = query if shared else _orthogonal(heads, head_dim)
         self.register_buffer("matrix", torch.stack([query, key]))
 
-    def forward(self, qk: Tensor) -> Tensor:
-        return torch.einsum("nhde,btnhe->btnhd", self.matrix, qk)
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        for_q, for_k = self.matrix
+        turn = "hde,bthe->bthd"
+        return torch.einsum(turn, for_q, q), torch.einsum(turn, for_k, k)
 
 
 class Projection(Rotation):
-    """A fixed random matrix U·S·Vᵀ, not orthogonal: condition number 10, determinant ±1, shared."""
+    """A fixed random matrix U·S·Vᵀ, not orthogonal: condition number 10, |determinant| 1, shared."""
 
     def __init__(self, heads: int, head_dim: int, context: int) -> None:
         super().__init__(heads, head_dim, context, shared=True)

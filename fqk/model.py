@@ -23,9 +23,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         B, T, C = x.shape
-        qk, v = self.qkv(x).view(B, T, 3, self.heads, -1).split([2, 1], dim=2)
-        q, k = self.mixer(qk).transpose(1, 3).unbind(2)
-        v = v.squeeze(2).transpose(1, 2)
+        q, k, v = self.qkv(x).view(B, T, 3, self.heads, -1).unbind(2)
+        q, k, v = (head.transpose(1, 2) for head in (*self.mixer(q, k), v))
         dropout = self.dropout if self.training else 0.0
         y = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, is_causal=True)
         return F.dropout(self.out(y.transpose(1, 2).reshape(B, T, C)), self.dropout, self.training)

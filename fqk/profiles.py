@@ -47,13 +47,13 @@ PROFILES = {
             learning_rate=1e-2, warmup=5, eval_every=10, eval_windows=16, prefix_windows=4,
         ),
         Profile(
-            name="cpu", layers=2, heads=4, width=128, context=256, dropout=0.0, steps=1600, batch=8,
+            name="cpu", layers=2, heads=4, width=128, context=256, dropout=0.0, steps=2200, batch=8,
             learning_rate=4e-3, warmup=100, eval_every=100, eval_windows=64, prefix_windows=32,
         ),
         Profile(
             name="paper", layers=6, heads=6, width=384, context=256, dropout=0.2, steps=5000,
             batch=64, learning_rate=1e-3, warmup=100, eval_every=250, eval_windows=256,
-            prefix_windows=64, mixed_precision=True,
+            prefix_windows=32, mixed_precision=True,
         ),
     )
 }  # fmt: skip

@@ -142,7 +142,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 def write_record(record: Record, folder: Path) -> None:
     """``record.json`` into ``folder``, atomically."""
-    text = record.model_dump_json(indent=1) + "\n"
+    text = record.model_dump_json() + "\n"
     write_atomically(folder / "record.json", lambda path: path.write_text(text))
 
 

@@ -119,13 +119,14 @@ def train(
     results: Path = records.RESULTS,
     device: str = "auto",
     progress: bool = True,
+    threads: int = 1,
 ) -> Record:
     """Train a model, measure it, and leave its record and weights under ``results``.
 
     A run that is recorded under the same identity is read back instead. A checkpoint is left at each
     evaluation; a run that was killed goes on from the last and ends as if it had not been: every step
-    seeds the generator that its batch, dropout and random phases are drawn from. A run on a CPU uses one
-    thread, so that its losses repeat to the bit; the cores are the sweep's to fill.
+    seeds the generator that its batch, dropout and random phases are drawn from. On one CPU thread its
+    losses repeat to the bit; the other cores are the sweep's to fill.
 
     Raises:
         InputError: the corpus is too short, the device is not there, or the folder cannot be written.
@@ -135,7 +136,7 @@ def train(
     where = choose_device(device)
     identity = identity_of(variant, profile, corpus, seed)
     if (record := recorded(identity, results)) is None:
-        with _numerics(where, profile):
+        with _numerics(where, profile, threads):
             record = _Run(identity, variant, corpus, results, where).finish(progress)
     if record.diverged_at is not None:
         raise DivergedError(
@@ -335,15 +336,15 @@ def _processor(where: torch.device) -> str:
 
 
 @contextmanager
-def _numerics(where: torch.device, profile: Profile) -> Iterator[None]:
-    """One thread on a CPU; TF32 on CUDA where the profile asks for it; both undone afterwards."""
-    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+def _numerics(where: torch.device, profile: Profile, threads: int) -> Iterator[None]:
+    """So many threads on a CPU; TF32 on CUDA where the profile asks for it; both undone afterwards."""
+    before, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
     if where.type == "cpu":
-        torch.set_num_threads(1)
+        torch.set_num_threads(threads)
     elif where.type == "cuda" and profile.mixed_precision:
         torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
         torch.set_float32_matmul_precision(precision)

@@ -1,0 +1,38 @@
+# One name a job. PYTHON is what the virtual environment is made of.
+PYTHON ?= python3
+PROFILE ?= cpu
+BIN := .venv/bin
+
+.PHONY: book test reproduce lab lint clean
+
+book: .venv/book ## set up, execute every chapter, render the book
+	$(BIN)/fqk book
+
+test: .venv/test ## all tests
+	$(BIN)/python -m pytest
+
+reproduce: .venv/book ## train every variant again: PROFILE=smoke, cpu or paper
+	$(BIN)/fqk sweep --profile $(PROFILE)
+	$(BIN)/fqk report --profile $(PROFILE)
+
+lab: .venv/lab ## the notebooks in JupyterLab
+	$(BIN)/jupyter lab notebooks
+
+lint: .venv/test ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean: ## everything that make built
+	rm -rf .venv _build
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/book: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q -c constraints.txt -e .
+	touch $@
+
+.venv/test .venv/lab: .venv/%: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/pip install -q -c constraints.txt -e ".[$*]"
+	touch $@

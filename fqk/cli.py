@@ -1,0 +1,248 @@
+"""``fqk …``: the package on the command line."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fqk.errors import InputError
+from fqk.profiles import PROFILES, Profile, get_profile
+from fqk.records import RESULTS
+from fqk.variants import VARIANTS, get_variant
+
+Command = Callable[..., Any]
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:
+    return click.option(*names, show_default=True, **settings)
+
+
+profile_option = _option("--profile", default="cpu", help=f"One of {', '.join(PROFILES)}.")
+seed_option = _option("--seed", default=0, type=click.IntRange(min=0), help="The random seed.")
+corpus_option = _option(
+    "--corpus", type=click.Path(path_type=Path), help="A UTF-8 text; TinyShakespeare without one."
+)
+device_option = _option("--device", default="auto", help="auto, cpu, cuda or mps.")
+results_option = _option(
+    "--out", "results", default=RESULTS, type=click.Path(path_type=Path), help="Where records lie."
+)
+steps_option = _option(
+    "--steps", type=click.IntRange(min=1), help="Another number of steps, recorded apart."
+)
+json_option = _option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="fqk")
+def app() -> None:
+    """FourierQK, reproduced: train the paper's variants, read their records, audit their causality."""
+
+
+@app.command()
+@json_option
+def variants(as_json: bool) -> None:
+    """List the registry: every variant, the claim it tests and the paper's figure.
+
+    Example: fqk variants --json
+    """
+    rows = [
+        {key: value for key, value in dataclasses.asdict(v).items() if key != "mixer"}
+        for v in VARIANTS.values()
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, indent=1))
+        return
+    for row in rows:
+        paper = "" if row["paper"] is None else f"{row['paper']:.3f}"
+        click.echo(f"{row['name']:33}{row['claim']:5}{paper:7}{row['summary']}")
+
+
+@app.command()
+@click.argument("variant")
+@profile_option
+@seed_option
+@corpus_option
+@device_option
+@results_option
+@steps_option
+def train(
+    variant: str,
+    profile: str,
+    seed: int,
+    corpus: Path | None,
+    device: str,
+    results: Path,
+    steps: int | None,
+) -> None:
+    """Train one variant and leave its record; a killed run goes on where it was.
+
+    Example: fqk train multifourier-qk --profile smoke --seed 1
+    """
+    from fqk import training
+    from fqk.corpus import load_corpus
+
+    record = training.train(
+        get_variant(variant), _profile(profile, steps), load_corpus(corpus), seed, results, device
+    )
+    assert record.losses and record.audit
+    click.echo(
+        f"{variant}: {record.losses.ordered.mean:.4f} nats in order, "
+        f"{record.losses.prefix_truncated.mean:.4f} from prefixes, "
+        f"{'causal' if record.audit.causal else 'leaks'}"
+    )
+
+
+@app.command()
+@click.argument("variants", nargs=-1)
+@profile_option
+@_option("--seeds", default=1, type=click.IntRange(min=1), help="Seeds 0 … N−1 of each.")
+@corpus_option
+@device_option
+@results_option
+@steps_option
+@_option("--scheduler", help="The address of a Dask scheduler; a local cluster without one.")
+@_option("--workers", type=click.IntRange(min=1), help="Of the local cluster; one a core.")
+def sweep(
+    variants: tuple[str, ...],
+    profile: str,
+    seeds: int,
+    corpus: Path | None,
+    device: str,
+    results: Path,
+    steps: int | None,
+    scheduler: str | None,
+    workers: int | None,
+) -> None:
+    """Train many variants, all without names, one run a core or on any Dask cluster.
+
+    Example: fqk sweep base-dot multifourier-qk --profile cpu --seeds 3
+    """
+    from fqk.sweep import sweep as run
+
+    chosen = [get_variant(name) for name in variants] or list(VARIANTS.values())
+    run(chosen, _profile(profile, steps), range(seeds), corpus, results, device, scheduler, workers)
+
+
+@app.command()
+@profile_option
+@results_option
+@json_option
+def report(profile: str, results: Path, as_json: bool) -> None:
+    """Print the records of a profile, a row a variant, the paper's figure beside ours.
+
+    Example: fqk report --profile cpu --json
+    """
+    from fqk.records import read_records
+    from fqk.report import summary
+
+    table = summary(read_records(results, get_profile(profile).name))
+    if table.empty:
+        raise InputError(f"there are no records of profile {profile} in {results}; run fqk sweep")
+    if as_json:
+        click.echo(table.to_json(orient="index", indent=1, force_ascii=False))
+    else:
+        click.echo(table.to_string(float_format="%.3f", na_rep="–"))
+    if missing := [name for name in VARIANTS if name not in table.index]:
+        click.echo(f"not recorded: {', '.join(missing)}", err=True)
+
+
+@app.command()
+@_option(
+    "--nanogpt",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A checkout of karpathy/nanoGPT, to time its step beside base-dot's.",
+)
+def bench(nanogpt: Path | None) -> None:
+    """Time a training step and a sweep, as ratios of medians paired in one process.
+
+    Example: fqk bench --nanogpt ../nanoGPT
+    """
+    from fqk.bench import ratios
+
+    for name, ratio in ratios(nanogpt):
+        click.echo(f"{ratio:6.3f} × {name}")
+
+
+@app.command()
+@click.argument("variant")
+@profile_option
+@seed_option
+@results_option
+@json_option
+@click.pass_context
+def audit(
+    context: click.Context, variant: str, profile: str, seed: int, results: Path, as_json: bool
+) -> None:
+    """Does a trained variant read its own future? Exit status 0 if it is causal, 1 if it leaks.
+
+    Example: fqk audit multifourier-qk --profile cpu
+    """
+    from fqk.audit import audit as run
+    from fqk.records import load_model
+
+    model = load_model(results, get_profile(profile).name, get_variant(variant).name, seed)
+    found = run(
+        model, vocab_size=model.token.num_embeddings, seq_len=model.profile.context, seed=seed
+    )
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "causal": found.causal,
+                    "first_leak": found.first_leak,
+                    "noise": found.noise,
+                    "lag_profile": found.lag_profile.tolist(),
+                }
+            )
+        )
+    elif found.first_leak is None:
+        click.echo(f"{variant} is causal: no later token moves a prediction")
+    else:
+        i, j = found.first_leak
+        click.echo(
+            f"{variant} leaks: replacing token {j} moves the prediction at {i} by "
+            f"{found.influence[i, j]:.2g}, and {int(found.leaks.sum())} more such pairs"
+        )
+    context.exit(int(not found.causal))
+
+
+@app.command()
+@profile_option
+@seed_option
+@device_option
+def book(profile: str, seed: int, device: str) -> None:
+    """Execute every chapter and render the book; prints the path of its first page.
+
+    Example: fqk book --profile smoke
+    """
+    from fqk.book import build
+
+    click.echo(build(get_profile(profile).name, seed, device))
+
+
+def _profile(name: str, steps: int | None) -> Profile:
+    profile = get_profile(name)
+    if steps is None or steps == profile.steps:
+        return profile
+    return profile.model_copy(update={"name": f"{name}-{steps}-steps", "steps": steps})
+
+
+def main() -> None:
+    """Run the command line; bad input is one sentence and exit status 2."""
+    from fqk.training import DivergedError
+
+    try:
+        sys.exit(app.main(standalone_mode=False))
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
+    except (InputError, DivergedError, click.ClickException) as error:
+        text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        click.echo(f"fqk: {text}", err=True)
+        sys.exit(1 if isinstance(error, DivergedError) else 2)
+    except click.Abort:
+        sys.exit(130)

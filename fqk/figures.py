@@ -1,0 +1,377 @@
+"""Plotly figures and tables from records, filters and audits.
+
+Importing this module makes its renderer Plotly's default, so that one figure shows in JupyterLab
+and on a static page that carries one local ``plotly.min.js``. Text and lines are mid-grey on a
+clear ground, which reads in light and dark; the book's style sheet gives text the theme's colour.
+"""
+
+import textwrap
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import plotly.io as pio
+import torch
+from IPython.display import HTML
+from numpy.typing import NDArray
+from plotly.io.base_renderers import PlotlyRenderer
+from plotly.subplots import make_subplots
+from torch import Tensor
+
+from fqk import filters
+from fqk.audit import Audit
+from fqk.records import Record
+from fqk.variants import VARIANTS
+
+# Okabe & Ito's palette, which colour-blind readers can tell apart, with its grey in place of black.
+PAST, FUTURE, GREY, TEXT = "#0072B2", "#D55E00", "#8C8C8C", "#777777"
+COLOURS = {
+    "baseline": GREY,
+    "bilateral": FUTURE,
+    "collapsed": "#E69F00",
+    "phase": "#CC79A7",
+    "metric": "#56B4E9",
+    "causal": "#009E73",
+}
+PAST_SCALE = ["rgba(0,114,178,0)", PAST]
+FUTURE_SCALE = ["rgba(213,94,0,0)", FUTURE]
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MARKERS = {
+    "paper": ("the paper", "diamond-open"),
+    "ordered": ("ordered", "circle"),
+    "shuffled": ("shuffled", "x-thin-open"),
+    "permutation_floor": ("permutation floor", "line-ns-open"),
+    "prefix_truncated": ("prefix, cut off", "triangle-up-open"),
+    "prefix_padded": ("prefix, padded", "triangle-down-open"),
+}
+REPORTED = {
+    "claim": "claim",
+    "paper": "paper",
+    "ordered": "ours",
+    "shuffled": "shuffled",
+    "permutation_floor": "floor",
+    "prefix_truncated": "prefix, cut off",
+    "prefix_padded": "prefix, padded",
+}
+NATS = "nats a character"
+
+
+class BookRenderer(PlotlyRenderer):  # type: ignore[misc]
+    """Plotly's MIME type for JupyterLab, and HTML that counts on the page's ``plotly.min.js``."""
+
+    def to_mimebundle(self, fig_dict: dict[str, Any]) -> dict[str, Any]:
+        html = pio.to_html(
+            fig_dict, self.config, include_plotlyjs=False, full_html=False, validate=False
+        )
+        bundle: dict[str, Any] = super().to_mimebundle(fig_dict)
+        return bundle | {"text/html": html}
+
+
+pio.renderers["fqk"] = BookRenderer({"displaylogo": False, "responsive": True})
+pio.renderers.default = "fqk"
+
+
+def loss_curves(records: Iterable[Record], reference: bool = True) -> go.Figure:
+    """Validation loss over steps, a line a variant: the mean over seeds ± its standard error.
+
+    ``reference`` draws a uniform guess and, for TinyShakespeare, the paper's base-dot.
+    """
+    records = list(records)
+    points = pd.DataFrame(
+        [
+            {"variant": record.identity.variant, "step": point.step, "val": point.val}
+            for record in records
+            for point in record.curve
+        ]
+    )
+    figure = go.Figure()
+    drawn = [name for name in VARIANTS if name in set(points.variant)]
+    for name in drawn:
+        family = VARIANTS[name].family
+        siblings = [other for other in drawn if VARIANTS[other].family == family]
+        seeds = points[points.variant == name].groupby("step").val
+        figure.add_scatter(
+            name=name,
+            x=seeds.mean().index,
+            y=seeds.mean(),
+            error_y={"array": seeds.sem().fillna(0), "thickness": 1, "width": 2},
+            mode="lines",
+            line={
+                "color": COLOURS[family],
+                "dash": DASHES[siblings.index(name) % len(DASHES)],
+                "width": 2,
+            },
+            hovertemplate="step %{x}: %{y:.3f} nats",
+        )
+    if reference:
+        corpora = {(r.identity.corpus.name, r.identity.corpus.symbols) for r in records}
+        for _, symbols in corpora:
+            _reference(figure, np.log(symbols), f"a uniform guess, ln {symbols}", "bottom")
+        if {name for name, _ in corpora} == {"tinyshakespeare"}:
+            paper = VARIANTS["base-dot"].paper
+            assert paper is not None
+            _reference(figure, paper, f"the paper's base-dot, {paper}", "top")
+    figure.update_layout(legend={"maxheight": 230})
+    figure.update_xaxes(title="step", rangemode="tozero")
+    figure.update_yaxes(title=f"validation loss, {NATS}")
+    return _styled(figure, "Validation loss over training", height=400 + 10 * len(drawn))
+
+
+def _reference(figure: go.Figure, loss: float, text: str, side: str) -> None:
+    figure.add_hline(
+        loss,
+        line={"color": GREY, "dash": "dot", "width": 1},
+        annotation={"text": text, "font": {"size": 11, "color": GREY}},
+        annotation_position=f"{side} right",
+    )
+
+
+def losses(summary: pd.DataFrame) -> go.Figure:
+    """All losses of each variant on one axis, a row a variant of :func:`fqk.report.summary`."""
+    rows = summary.dropna(subset="ordered") if "ordered" in summary else summary[:0]
+    colours = [COLOURS[VARIANTS[name].family] for name in rows.index]
+    figure = go.Figure()
+    for column, (name, symbol) in MARKERS.items():
+        figure.add_scatter(
+            name=name,
+            x=rows[column].astype(float),
+            y=rows.index,
+            error_x={"array": rows["±"], "color": GREY} if column == "ordered" else None,
+            mode="markers",
+            marker={
+                "symbol": symbol,
+                "color": colours,
+                "size": 9,
+                "line": {"color": colours, "width": 2},
+            },
+            cliponaxis=False,
+            hovertemplate="%{y}: %{x:.3f} nats",
+        )
+    figure.update_xaxes(title=f"loss, {NATS}", rangemode="tozero")
+    figure.update_yaxes(autorange="reversed", showticklabels=False)
+    for (
+        name
+    ) in rows.index:  # names above their rows, so that a narrow screen has room for the losses
+        figure.add_annotation(
+            text=name, x=0, xref="paper", xanchor="left", y=name, yshift=13, showarrow=False
+        )
+    return _styled(figure, "Every loss of every variant", height=190 + 38 * len(rows))
+
+
+def spectrum_and_kernel(phi: Tensor, context: int) -> go.Figure:
+    """|φ| by period, and κ(τ) with its future half, τ < 0, in the warning colour.
+
+    φ is one head's spectrum at ``torch.fft.rfftfreq(context)``, shape (⌊T/2⌋+1,), real or complex.
+    """
+    phi = phi.detach().cpu()
+    tau = filters.circular_lags(context)
+    kernel = filters.kernel_of(phi, context)[tau.argsort()].numpy()
+    lags = tau.sort().values.numpy()
+    energy = kernel**2
+    share = energy[lags < 0].sum() / energy.sum()
+    f = torch.fft.rfftfreq(context).numpy()
+    place = np.concatenate([f[1:2] / 2, f[1:]])  # f = 0 has no place on a logarithmic axis
+    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.28)
+    figure.add_scatter(
+        name="φ",
+        x=place,
+        y=phi.abs().numpy(),
+        customdata=f,
+        mode="lines+markers",
+        line={"color": GREY},
+        marker={"size": 5},
+        hovertemplate="f = %{customdata:.4f} cycles a token: %{y:.3f}",
+        showlegend=False,
+        row=1,
+        col=1,
+    )
+    for name, half, colour in (
+        ("future, τ < 0", lags < 0, FUTURE),
+        ("present and past, τ ≥ 0", lags >= 0, PAST),
+    ):
+        figure.add_bar(
+            name=name,
+            x=lags[half],
+            y=kernel[half],
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate="τ = %{x}: %{y:.4f}",
+            row=2,
+            col=1,
+        )
+    periods = [period for period in (256, 128, 64, 32, 16, 8, 4, 2) if period <= context]
+    figure.update_xaxes(
+        title={"text": "period 1/f, tokens a cycle", "standoff": 5},
+        type="log",
+        tickvals=[place[0], *(1 / period for period in periods)],
+        ticktext=["∞", *(str(period) for period in periods)],
+        row=1,
+        col=1,
+    )
+    figure.update_yaxes(title="|φ(f)|", rangemode="tozero", row=1, col=1)
+    figure.update_xaxes(title="lag τ, tokens", zeroline=False, row=2, col=1)
+    figure.update_yaxes(title="κ(τ)", row=2, col=1)
+    figure.update_layout(bargap=0)
+    caption = f"{share:.1%} of the kernel's energy lies at τ < 0."
+    return _styled(figure, "A spectrum and its kernel", caption, height=560)
+
+
+def mixing_matrix(matrix: Tensor) -> go.Figure:
+    """G of q̃ = G q, shape (T, T): row i is what position i reads, its future above the diagonal."""
+    g = matrix.detach().cpu().numpy().astype(np.float32)
+    energy = g.astype(float) ** 2
+    share = np.triu(energy, 1).sum() / energy.sum()
+    top = float(np.abs(g).max())
+    figure = make_subplots()
+    _halves(figure, g, -top, top, [-top, 0, top], [f"{-top:.2g}", "0", f"{top:.2g}"], signed=True)
+    figure.update_traces(hovertemplate="position %{y} reads token %{x}: %{z:.4f}<extra></extra>")
+    caption = f"{share:.1%} of its energy lies above the diagonal."
+    return _styled(figure, "The filter as a matrix G", caption, height=560)
+
+
+def influence(audit: Audit) -> go.Figure:
+    """The audit's T×T map on a logarithmic colour scale, and the most that each lag ahead moves."""
+    found = audit.influence
+    z = np.log10(np.where(found > 0, found, np.nan)).astype(np.float32)
+    finite = z[np.isfinite(z)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (-1.0, 0.0)
+    ticks = np.arange(np.ceil(low), high + 1e-9, max(1.0, np.ceil((high - low) / 3)))
+    figure = make_subplots(rows=2, cols=1, row_heights=[0.78, 0.22], vertical_spacing=0.22)
+    _halves(figure, z, low, high, ticks, [f"10<sup>{tick:.0f}</sup>" for tick in ticks])
+    figure.update_traces(
+        hovertemplate="token %{x} moves prediction %{y} by 10^%{z:.2f}<extra></extra>"
+    )
+    lags = np.arange(1, len(found))
+    figure.add_bar(
+        name="tokens ahead",
+        x=lags,
+        y=audit.lag_profile,
+        marker={"color": FUTURE, "line": {"width": 0}},
+        hovertemplate="%{x} tokens ahead: %{y:.2g}<extra></extra>",
+        showlegend=False,
+        row=2,
+        col=1,
+    )
+    figure.update_xaxes(title="tokens ahead, j − i", range=[0, len(found)], row=2, col=1)
+    figure.update_yaxes(title="influence", rangemode="nonnegative", row=2, col=1)
+    if audit.causal:
+        caption = "No later token moves a prediction: causal."
+    else:
+        caption = f"In {audit.leaks.sum()} pairs a later token moves a prediction: it leaks."
+        figure.update_yaxes(type="log", exponentformat="power", dtick=1, row=2, col=1)
+    return _styled(figure, "What moves which prediction", caption, height=680)
+
+
+def _halves(
+    figure: go.Figure,
+    z: NDArray[np.float32],
+    low: float,
+    high: float,
+    ticks: Iterable[float],
+    labels: list[str],
+    signed: bool = False,
+) -> None:
+    """A T×T map whose past, up to the diagonal, and whose future each have a colour scale."""
+    future = np.triu(np.ones(z.shape, dtype=bool), 1)
+    size = len(z)
+    for name, half, scale, negative, x in (
+        ("past and present", ~future, PAST_SCALE, "#56B4E9", 0.25),
+        ("future", future, FUTURE_SCALE, "#F0E442", 0.75),
+    ):
+        figure.add_heatmap(
+            name=name,
+            z=np.where(half, z, np.nan),
+            zmin=low,
+            zmax=high,
+            colorscale=[negative, *scale] if signed else scale,
+            hoverongaps=False,
+            colorbar={
+                "orientation": "h",
+                "x": x,
+                "len": 0.4,
+                "y": 0,
+                "yref": "container",
+                "yanchor": "bottom",
+                "thickness": 10,
+                "tickvals": list(ticks),
+                "ticktext": labels,
+            },
+        )
+        figure.add_annotation(
+            text=name, x=x * (size - 1), y=(1 - x) * (size - 1), showarrow=False, font={"size": 13}
+        )
+    ends = {"x0": -0.5, "y0": -0.5, "x1": size - 0.5, "y1": size - 0.5}
+    figure.add_shape(type="line", **ends, line={"color": GREY, "width": 1})
+    figure.update_xaxes(
+        title="token j", zeroline=False, constrain="domain", showgrid=False, row=1, col=1
+    )
+    figure.update_yaxes(
+        title="position i",
+        zeroline=False,
+        autorange="reversed",
+        scaleanchor="x",
+        constrain="domain",
+        showgrid=False,
+        row=1,
+        col=1,
+    )
+
+
+def _styled(figure: go.Figure, title: str, caption: str = "", height: int = 420) -> go.Figure:
+    """Clear ground, grey lines, the legend below, a title that a narrow screen holds."""
+    lines = "<br>".join(textwrap.wrap(caption, 52))
+    line = {"gridcolor": "rgba(128,128,128,0.2)", "zerolinecolor": "rgba(128,128,128,0.4)"}
+    figure.update_xaxes(**line, automargin=True)
+    figure.update_yaxes(**line, automargin=True)
+    return figure.update_layout(
+        template="none",
+        title={
+            "text": f"<b>{title}</b>",
+            "subtitle": {"text": lines, "font": {"size": 13}},
+            "font": {"size": 15},
+            "x": 0,
+            "xref": "container",
+            "pad": {"l": 10},
+            "automargin": True,
+            "yref": "container",
+        },
+        height=height,
+        margin={"l": 10, "r": 10, "t": 40, "b": 10},
+        font={"color": TEXT, "size": 12},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
+        hovermode="closest",
+    )
+
+
+def table(frame: pd.DataFrame, caption: str) -> HTML:
+    """An HTML table with a caption and scoped headers, which scrolls on a narrow screen."""
+    style = frame.rename_axis(index=None, columns=str(frame.index.name or "")).style.set_caption(
+        caption
+    )
+    html = style.format(precision=3, na_rep="–", escape="html").to_html(exclude_styles=True)
+    head, body = html.split("<tbody>")
+    head = head.replace("<th ", '<th scope="col"')
+    body = body.replace("<th ", '<th scope="row"')
+    return HTML(
+        f'<div class="fqk-table" role="region" tabindex="0" aria-label="{caption}">'
+        f"{head}<tbody>{body}</div>"
+    )
+
+
+def results_table(summary: pd.DataFrame, caption: str = "Every variant recorded") -> HTML:
+    """:func:`fqk.report.summary` for a reader: the paper's figure beside ours, and the verdict."""
+    rows = summary.reindex(columns=[*REPORTED, "causal", "first_leak", "diverged"])
+    shown = rows[list(REPORTED)].rename(columns=REPORTED)
+    if "±" in summary:
+        shown["ours"] = [
+            f"{ours:.3f} ± {error:.3f}" if pd.notna(ours) else "diverged"
+            for ours, error in zip(summary["ordered"], summary["±"], strict=True)
+        ]
+    shown["audit"] = [
+        "–" if pd.isna(causal) else "causal" if causal else "leaks: {} reads {}".format(*leak)
+        for causal, leak in zip(rows.causal, rows.first_leak, strict=True)
+    ]
+    return table(shown.rename_axis("variant"), f"{caption}; losses in {NATS}")
