@@ -29,8 +29,8 @@ class Audit:
     @property
     def leaks(self) -> NDArray[np.bool_]:
         """Where a later token moves a prediction by more than the noise, shape (T, T)."""
-        moved: NDArray[np.bool_] = ~(np.triu(self.influence, 1) <= self.noise)  # NaN counts as moved
-        return moved
+        moved = ~(self.influence <= self.noise)  # NaN counts as moved
+        return np.triu(moved, 1)
 
     @property
     def causal(self) -> bool:
@@ -86,11 +86,15 @@ def audit(
         torch.manual_seed(seed)
         return model(batch.to(device)).double()
 
+    def change(batch: Tensor) -> Tensor:
+        found = logits(batch)
+        return (found - base).abs().masked_fill(found == base, 0).amax(-1)  # −∞ − −∞ is no change
+
     base = logits(tokens.repeat(batch_size, 1))
-    noise = (logits(tokens.repeat(batch_size, 1)) - base).abs().amax().item()
+    noise = change(tokens.repeat(batch_size, 1)).amax().item()
     columns = []
     for start in range(0, seq_len, batch_size):
         batch = replaced[start : start + batch_size]
         filled = torch.cat([batch, tokens.repeat(batch_size - len(batch), 1)])
-        columns.append((logits(filled) - base).abs().amax(-1)[: len(batch)])
+        columns.append(change(filled)[: len(batch)])
     return Audit(torch.cat(columns).T.cpu().numpy(), noise)

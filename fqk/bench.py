@@ -63,7 +63,8 @@ def _step(variant: str, profile: Profile) -> Callable[[], Tensor]:
 
 def _nanogpt_step(path: Path, profile: Profile) -> Callable[[], None]:
     spec = importlib.util.spec_from_file_location("nanogpt", path)
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     nanogpt = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(nanogpt)
     config = nanogpt.GPTConfig(
@@ -101,7 +102,5 @@ def _sweep_gain(cpu: Profile) -> float:
                 for seed in seeds
             ]
         )
-        at_once = _seconds(
-            lambda: sweep([variant], profile, seeds, None, Path(folder) / "sweep", "cpu")
-        )
+        at_once = _seconds(lambda: sweep([variant], profile, seeds, None, Path(folder) / "sweep", "cpu"))
     return one_by_one / at_once

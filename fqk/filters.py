@@ -130,6 +130,7 @@ class _Spectral(torch.autograd.Function):
 def _transform(x: Tensor) -> Tensor:
     """The spectra of channel pairs, (B, T, H, d) → (B, H, d/2, T) complex."""
     x = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
+    x = x if x.stride(-1) == 1 else x.contiguous()  # attention's gradients are not always
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
     spectrum = torch.fft.fft(pairs.flatten(2), dim=1).transpose(1, 2)
     return spectrum.unflatten(1, pairs.shape[2:])

@@ -41,6 +41,10 @@ class Bumps(nn.Module):
     a single bump is not learned, as W_q and W_k absorb it.
     """
 
+    log_frequency: Tensor
+    log_bandwidth: Tensor
+    amplitude: Tensor
+
     def __init__(self, frequency: Tensor, learned: bool = True) -> None:
         super().__init__()
         values = {
@@ -91,9 +95,7 @@ class Spectral(Mixer):
         self, heads: int, head_dim: int, context: int, periods: Sequence[float] | None = None
     ) -> None:
         super().__init__(heads, head_dim, context)
-        self.bumps = (
-            Bumps.starting_at(periods, heads) if periods else Bumps.random(heads, context)
-        )
+        self.bumps = Bumps.starting_at(periods, heads) if periods else Bumps.random(heads, context)
 
     def scales(self) -> dict[str, Tensor]:
         return self.bumps.scales()
@@ -260,13 +262,16 @@ class PhaseFixed(Mixer):
     A window of another length takes θ at the nearest frequency of the full one.
     """
 
+    theta: Tensor
+
     def __init__(self, heads: int, head_dim: int, context: int) -> None:
         super().__init__(heads, head_dim, context)
         self.register_buffer("theta", 2 * torch.pi * torch.rand(heads, context // 2 + 1))
 
     def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
         f = torch.fft.rfftfreq(q.shape[1], device=q.device)
-        theta = self.theta[:, (f * self.context).round().long()]
+        nearest = (f * self.context).round().long().clamp(max=self.context // 2)
+        theta = self.theta[:, nearest]
         theta = theta * (filters.parseval_weights(q.shape[1]) != 1).to(theta)  # DC, Nyquist: real
         phi = torch.polar(torch.ones_like(theta), theta)
         return filters.spectral(q, phi), filters.spectral(k, phi)
@@ -274,6 +279,8 @@ class PhaseFixed(Mixer):
 
 class Rotation(Mixer):
     """Fixed random orthogonal matrices on the head dimension, shared by queries and keys or not."""
+
+    matrix: Tensor
 
     def __init__(self, heads: int, head_dim: int, context: int, shared: bool) -> None:
         super().__init__(heads, head_dim, context)

@@ -14,7 +14,7 @@ from fqk.variants import Variant, get_variant
 class Attention(nn.Module):
     """Causal self-attention whose queries and keys go through a mixer before the dot product."""
 
-    def __init__(self, profile: Profile, mixer: Mixer) -> None:
+    def __init__(self, profile: Profile, mixer: nn.Module) -> None:
         super().__init__()
         self.heads, self.dropout = profile.heads, profile.dropout
         self.qkv = nn.Linear(profile.width, 3 * profile.width, bias=False)
@@ -92,9 +92,7 @@ class GPT(nn.Module):
         ]
 
 
-def build_model(
-    variant: str | Variant, profile: str | Profile, vocab_size: int = 65, seed: int = 0
-) -> GPT:
+def build_model(variant: str | Variant, profile: str | Profile, vocab_size: int = 65, seed: int = 0) -> GPT:
     """An untrained model. All attending variants of one seed start from the same weights.
 
     Raises:

@@ -18,7 +18,6 @@ from fqk.errors import InputError
 from fqk.model import GPT, build_model
 from fqk.profiles import Profile
 
-SCHEMA_VERSION = 1
 RESULTS = Path("results")
 
 
@@ -53,7 +52,7 @@ class CorpusIdentity(_Frozen):
 class Identity(_Frozen):
     """All that determines a run's result; two runs of one identity are the same run."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     variant: str
     mixer_revision: int
     trainer_revision: int
@@ -136,8 +135,9 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(part)
         os.replace(part, path)
-    except OSError as error:
-        raise InputError(f"{path.parent} cannot be written: {error.strerror}") from None
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path.parent} cannot be written: {reason}") from None
 
 
 def write_record(record: Record, folder: Path) -> None:
@@ -159,9 +159,7 @@ def read_record(path: Path) -> Record:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise InputError(
-            f"record {path} is truncated or not of schema {SCHEMA_VERSION}: {where}: {first['msg']}"
-        ) from None
+        raise InputError(f"record {path} is truncated or not of schema 1: {where}: {first['msg']}") from None
 
 
 def read_records(results: Path, profile: str) -> Iterator[Record]:

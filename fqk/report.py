@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
+from fqk.errors import InputError
 from fqk.records import Losses, Record
 from fqk.variants import VARIANTS
 
@@ -15,18 +16,28 @@ def summary(records: Iterable[Record]) -> pd.DataFrame:
     seeds where there are two or more and over windows where there is one. ``first_leak`` is the pair
     (i, j) of the first seed's audit. Runs that diverged count in ``diverged`` and nowhere else.
 
+    Raises:
+        InputError: the records are of different texts, whose numbers do not compare.
+
     Columns: claim, paper, seeds, diverged, ordered, ±, shuffled, permutation_floor, prefix_truncated,
     prefix_padded, causal, first_leak.
     """
     rows = {}
     by_variant: dict[str, list[Record]] = {}
+    corpora = set()
     for record in records:
         by_variant.setdefault(record.identity.variant, []).append(record)
+        corpora.add(f"{record.identity.corpus.name} ({record.identity.corpus.sha256[:8]})")
+    if len(corpora) > 1:
+        raise InputError(
+            f"these records are of different texts, {' and '.join(sorted(corpora))}, which do not compare; "
+            "keep each text's results in a folder of its own"
+        )
     for name, variant in VARIANTS.items():
         if name not in by_variant:
             continue
         runs = [(r.losses, r.audit) for r in by_variant[name] if r.losses and r.audit]
-        row = {
+        row: dict[str, object] = {
             "claim": variant.claim,
             "paper": variant.paper,
             "seeds": len(runs),

@@ -61,9 +61,7 @@ def sweep(
                 continue
             records.append(record)
             if record.losses:
-                bar.set_postfix_str(
-                    f"{record.identity.variant} {record.losses.ordered.mean:.3f}"
-                )
+                bar.set_postfix_str(f"{record.identity.variant} {record.losses.ordered.mean:.3f}")
     return records
 
 
@@ -89,6 +87,4 @@ def _client(stack: ExitStack, scheduler: str | None, workers: int | None) -> Cli
 def _run(
     variant: str, profile: Profile, seed: int, corpus: Path | None, results: Path, device: str
 ) -> Record:
-    return train(
-        get_variant(variant), profile, load_corpus(corpus), seed, results, device, progress=False
-    )
+    return train(get_variant(variant), profile, load_corpus(corpus), seed, results, device, progress=False)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -77,9 +77,7 @@ def identity_of(variant: Variant, profile: Profile, corpus: Corpus, seed: int) -
 
 def recorded(identity: Identity, results: Path) -> Record | None:
     """The record of this very run, if it is there and whole."""
-    folder = records.run_folder(
-        results, identity.profile.name, identity.variant, identity.seed
-    )
+    folder = records.run_folder(results, identity.profile.name, identity.variant, identity.seed)
     if not (folder / "record.json").exists():
         return None
     record = records.read_record(folder / "record.json")
@@ -98,9 +96,7 @@ def optimizer_of(model: nn.Module, profile: Profile) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=profile.learning_rate, betas=profile.betas, fused=True)
 
 
-def train_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batch: Tensor, clip: float
-) -> Tensor:
+def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Tensor, clip: float) -> Tensor:
     """One step on windows of shape (B, T+1); the loss in nats, a tensor still on its device."""
     inputs, targets = batch[:, :-1].contiguous(), batch[:, 1:].contiguous()
     loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
@@ -159,7 +155,8 @@ class _Run:
         self.model = build_model(variant, profile, corpus.vocab_size, seed).to(where)
         self.optimizer = optimizer_of(self.model, profile)
         self.windows = corpus.windows(profile.context, profile.eval_windows)
-        self.step, self.wall, self.cpu, self.train_loss = 0, 0.0, 0.0, 0.0
+        self.step, self.wall, self.cpu = 0, 0.0, 0.0
+        self.train_loss = torch.zeros((), device=where)
         self.curve: list[Point] = []
         self.scales: list[Scales] = []
         if not self.resume():
@@ -169,7 +166,7 @@ class _Run:
     def finish(self, progress: bool) -> Record:
         """The remaining steps, then the final measures."""
         accelerate = self.profile.mixed_precision and self.where.type == "cuda"
-        forward = torch.compile(self.model) if accelerate else self.model
+        model = cast(nn.Module, torch.compile(self.model)) if accelerate else self.model
         name = f"{self.identity.variant} seed {self.identity.seed}"
         bar = tqdm(total=self.profile.steps, initial=self.step, desc=name, disable=not progress)
         since_wall, since_cpu = time.perf_counter(), time.process_time()
@@ -179,26 +176,26 @@ class _Run:
             self.wall = wall + time.perf_counter() - since_wall
             self.cpu = cpu + time.process_time() - since_cpu
 
-        diverged, last = False, self.step
-        while self.step < self.profile.steps and not diverged:
+        last = self.step
+        while self.step < self.profile.steps and not self.diverged:
             torch.manual_seed(self.identity.seed * 1_000_003 + self.step)
             for group in self.optimizer.param_groups:
                 group["lr"] = self.profile.learning_rate_at(self.step)
             batch = self.corpus.batch(self.profile.batch, self.profile.context).to(self.where)
             with torch.autocast(self.where.type, torch.bfloat16, enabled=accelerate):
-                loss = train_step(forward, self.optimizer, batch, self.profile.clip)
-            self.train_loss = self.train_loss + loss
+                loss = train_step(model, self.optimizer, batch, self.profile.clip)
+            self.train_loss += loss
             self.step += 1
             bar.update()
             if self.step % self.profile.eval_every == 0 or self.step == self.profile.steps:
-                diverged = self.evaluate(since=self.step - last)
+                self.evaluate(since=self.step - last)
                 last = self.step
                 bar.set_postfix(val=f"{self.curve[-1].val:.3f}")
                 clock()
                 self.save()
         bar.close()
         speed = self.step * self.profile.batch * self.profile.context / self.wall
-        measures = {} if diverged else self.measure()
+        measures = {} if self.diverged else self.measure()
         clock()
         machine = Machine(
             package_version=fqk.__version__,
@@ -214,7 +211,7 @@ class _Run:
             machine=machine,
             curve=self.curve,
             scales=self.scales,
-            diverged_at=self.step if diverged else None,
+            diverged_at=self.step if self.diverged else None,
             **measures,
         )
         records.write_weights(self.model, self.folder)
@@ -222,18 +219,22 @@ class _Run:
         self.checkpoint.unlink(missing_ok=True)
         return record
 
-    def evaluate(self, since: int) -> bool:
-        """One more point of the curve; true if the loss left the scale."""
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss has left the scale, by the last point of the curve; NaN has too."""
+        limit = 10 * math.log(self.corpus.vocab_size)
+        return any(not (p.train < limit and p.val < limit) for p in self.curve[-1:])
+
+    def evaluate(self, since: int) -> None:
+        """One more point of the curve."""
         self.model.eval()
         torch.manual_seed(0)
         val = diagnostics.window_losses(self.model, self.windows).mean().item()
         self.model.train()
-        train = float(self.train_loss) / since
+        train = self.train_loss.item() / since
         self.curve.append(Point(step=self.step, train=train, val=val))
         self.log_scales()
-        self.train_loss = 0.0
-        limit = 10 * math.log(self.corpus.vocab_size)
-        return not (train < limit and val < limit)
+        self.train_loss.zero_()
 
     def log_scales(self) -> None:
         """The mixers' time scales as they are now."""
@@ -253,9 +254,7 @@ class _Run:
             "shuffled": diagnostics.shuffled_losses(model, windows),
             "permutation_floor": diagnostics.permutation_floors(windows),
             "prefix_truncated": diagnostics.prefix_losses(model, few, positions),
-            "prefix_padded": diagnostics.prefix_losses(
-                model, few, positions, self.corpus.vocab_size
-            ),
+            "prefix_padded": diagnostics.prefix_losses(model, few, positions, self.corpus.vocab_size),
         }
         found = audit(
             model,
@@ -289,9 +288,7 @@ class _Run:
             scales=self.scales,
         )
         metadata = {"log": log.model_dump_json()}
-        records.write_atomically(
-            self.checkpoint, lambda path: save_file(tensors, path, metadata=metadata)
-        )
+        records.write_atomically(self.checkpoint, lambda path: save_file(tensors, path, metadata=metadata))
 
     def resume(self) -> bool:
         """Go back to the checkpoint, if there is one of this very run."""

@@ -1,0 +1,252 @@
+"""The book that a reader opens: built once, read as HTML, opened in a browser without a network."""
+
+import json
+import re
+import shutil
+from contextlib import chdir
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+from playwright.sync_api import sync_playwright
+
+from fqk import book
+from fqk.book import BookError, build, check_figures
+from fqk.errors import InputError
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PLOTLY = "application/vnd.plotly.v1+json"
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def copy_sources(folder):
+    for name in book.SOURCES:
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory, results):
+    """The folder of pages, built from smoke records of two variants only."""
+    project = tmp_path_factory.mktemp("project")
+    copy_sources(project)
+    shutil.copytree(results, project / "results")
+    with chdir(project):
+        index = build("smoke", 0, "cpu")
+    assert index == Path("_build/html/index.html")
+    return project / index.parent
+
+
+@pytest.fixture(scope="module")
+def pages(html):
+    """Every page that the table of contents leads to, and the front door, parsed."""
+    found = [html / "index.html", *html.glob("notebooks/*.html"), *html.glob("book/*.html")]
+    return {
+        str(page.relative_to(html)): BeautifulSoup(page.read_text(), "html.parser") for page in sorted(found)
+    }
+
+
+def test_every_source_has_its_page(pages):
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text())
+    files = [toc["root"]] + [c["file"] for part in toc["parts"] for c in part["chapters"]]
+    assert {f"{file}.html" for file in files} | {"index.html"} == set(pages)
+    assert {f"notebooks/{path.stem}" for path in NOTEBOOKS} <= set(files)
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_figure_is_on_its_page_with_its_data(html, pages, notebook):
+    executed = nbformat.read(html.parent / "stage/notebooks" / notebook.name, as_version=4)
+    shown = [
+        output["data"][PLOTLY]
+        for cell in executed.cells
+        for output in cell.get("outputs", [])
+        if PLOTLY in output.get("data", {})
+    ]
+    page = pages[f"notebooks/{notebook.stem}.html"]
+    assert len(page.find_all(class_="plotly-graph-div")) == len(shown) > 0
+    drawn = book.figures_on(str(page))
+    assert [title for title, _ in drawn] == [f["layout"]["title"]["text"] for f in shown]
+    for (title, on_page), figure in zip(drawn, shown, strict=True):
+        assert on_page == figure["data"], title
+        assert any(book.has_data(trace) for trace in on_page), title
+
+
+def test_no_page_asks_for_anything_outside_its_files(html, pages):
+    for name, page in pages.items():
+        for tag in page.find_all(["script", "link", "img", "iframe", "source", "video", "audio"]):
+            for link in (tag.get("src"), tag.get("href")):
+                assert not re.match(r"(https?:)?//", link or ""), f"{name}: {tag}"
+                if link and not link.startswith(("data:", "#")):
+                    target = (html / name).parent / link.split("?")[0].split("#")[0]
+                    assert target.exists(), f"{name}: {link}"
+        assert "MathJax" not in page.text
+        scripts = [tag["src"] for tag in page.find_all("script", src=re.compile("plotly"))]
+        assert len(scripts) == (name != "index.html"), name
+    for sheet in html.glob("_static/**/*.css"):
+        assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", sheet.read_text()), sheet
+
+
+def test_equations_are_mathml_with_their_numbers(pages):
+    sources = {path.stem: nbformat.read(path, as_version=4) for path in NOTEBOOKS}
+    for stem, source in sources.items():
+        text = "\n".join(cell.source for cell in source.cells if cell.cell_type == "markdown")
+        page = pages[f"notebooks/{stem}.html"]
+        blocks = page.select("div.math > math[display=block]")
+        assert len(blocks) == len(re.findall(r"^\$\$ \(", text, flags=re.M)), stem
+        assert all(block.find_previous_sibling(class_="eqno") for block in blocks), stem
+        links = page.select('a[href*="#equation-"]:not(.headerlink)')
+        assert all(re.fullmatch(r"\(\d\.\d\)", link.text) for link in links), stem
+        assert len(links) == len(re.findall(r"\{eq\}`", text)), stem
+
+
+def test_nothing_is_left_unrendered(pages):
+    for name, page in pages.items():
+        text = page.get_text()
+        for leftover in ("{cite", "{doc}", "{eq}", "$$", "\\frac", "```", ":::", "Traceback"):
+            assert leftover not in text, f"{name}: {leftover}"
+        assert not page.select(".problematic, .system-message, .stderr"), name
+        prose = " ".join(tag.text for tag in page.select("article p, article li"))
+        assert not re.search(r"\b(nan|None|NaN)\b", prose), name
+
+
+def test_pages_hold_what_was_measured_and_say_what_is_missing(html, pages, results):
+    record = json.loads((results / "smoke/base-dot/seed0/record.json").read_text())
+    loss = f"{record['losses']['ordered']['mean']:.3f}"
+    for page in ("index", "01-text-and-baseline", "03-every-variant-trained"):
+        assert loss in pages[f"notebooks/{page}.html"].text
+    assert "Not recorded yet: random-qk, fourier-qk, morlet-xcorr" in " ".join(
+        pages["notebooks/index.html"].text.split()
+    )
+    assert "another text" in pages["notebooks/01-text-and-baseline.html"].text
+
+
+def test_no_page_names_the_machine_it_was_built_on(html, pages):
+    for name, page in pages.items():
+        assert str(html.parents[1]) not in str(page), name
+        assert str(ROOT) not in str(page), name
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_opens_from_disk_without_a_network(html, pages, scheme):
+    """No console error, no failed or foreign request, all figures drawn, no wider than a phone."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        context = browser.new_context(
+            color_scheme=scheme, viewport={"width": 380, "height": 800}, offline=True
+        )
+        problems = []
+        context.route(
+            lambda url: not url.startswith(("file:", "data:", "blob:")),
+            lambda route: (problems.append(route.request.url), route.abort()),
+        )
+        for name in [*pages, "search.html"]:
+            page = context.new_page()
+            page.on("console", lambda m: m.type == "error" and problems.append(m.text))
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("requestfailed", lambda request: problems.append(request.url))
+            page.goto((html / name).as_uri())
+            page.wait_for_load_state("load")
+            expected = len(pages[name].select(".plotly-graph-div")) if name in pages else 0
+            page.wait_for_function(
+                "n => document.querySelectorAll('.js-plotly-plot').length >= n", arg=expected
+            )
+            undrawn = page.evaluate(
+                """() => [...document.querySelectorAll('.plotly-graph-div')].filter(
+                    div => !div.querySelector('svg.main-svg .trace, svg.main-svg .hm image')
+                ).length"""
+            )
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert undrawn == 0, name
+            assert wide <= 380, name
+            assert problems == [], name
+            page.close()
+        browser.close()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+def test_search_finds_a_term(html):
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        page = browser.new_context(offline=True).new_page()
+        page.goto((html / "search.html").as_uri() + "?q=circulant")
+        page.wait_for_selector("#search-results li a")
+        found = page.locator("#search-results li a").first.get_attribute("href")
+        assert "02-filtering-queries-and-keys" in found
+        browser.close()
+
+
+def page_with(traces):
+    layout = {"title": {"text": "<b>A</b>"}}
+    return f'Plotly.newPlot( "id", {json.dumps(traces)}, {json.dumps(layout)}, {{}})'
+
+
+def notebook_with(titles, *tags):
+    output = [{"data": {PLOTLY: {"layout": {"title": {"text": title}}}}} for title in titles]
+    return {"cells": [{"metadata": {"tags": list(tags)}, "outputs": output}]}
+
+
+def test_a_lost_or_empty_figure_is_named(tmp_path):
+    page = tmp_path / "page.html"
+    with pytest.raises(BookError, match=r"page\.html was not rendered"):
+        check_figures(notebook_with([]), page)
+    page.write_text(page_with([{"y": [1, 2]}]))
+    check_figures(notebook_with(["<b>A</b>"]), page)
+    check_figures(notebook_with(["<b>B</b>"], "remove-output"), page)
+    with pytest.raises(BookError, match=r"page\.html lost its figure '<b>B</b>'"):
+        check_figures(notebook_with(["<b>A</b>", "<b>B</b>"]), page)
+    with pytest.raises(BookError, match=r"page\.html lost its figure '<b>A</b>'"):
+        check_figures(notebook_with(["<b>A</b>", "<b>A</b>"]), page)
+    page.write_text(page_with([{"y": []}, {"z": {"bdata": "", "dtype": "f4"}}]))
+    with pytest.raises(BookError, match=r"page\.html shows figure '<b>A</b>' without data"):
+        check_figures(notebook_with(["<b>A</b>"]), page)
+
+
+def test_the_book_is_built_from_the_project_and_its_records(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="project's root"):
+        build("smoke", 0, "cpu")
+    copy_sources(tmp_path)
+    with pytest.raises(InputError, match="no records of profile smoke"):
+        build("smoke", 0, "cpu")
+    assert not Path("_build").exists()
+
+
+def test_a_notebook_that_raises_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("_build/stage/notebooks").mkdir(parents=True)
+    Path("notebooks").mkdir()
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell("x = 1"), nbformat.v4.new_code_cell("x / 0")]
+    )
+    nbformat.write(notebook, "notebooks/bad.ipynb")
+    with pytest.raises(BookError, match=r"bad\.ipynb raised ZeroDivisionError in cell \d: division"):
+        book.execute(Path("notebooks/bad.ipynb"), {})
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_stripped_and_take_parameters(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+    assert "parameters" in code[0].metadata.tags
+    assert code[0].source.splitlines() == [
+        'profile = "cpu"',
+        "seed = 0",
+        'device = "cpu"',
+        'results = "../results"',
+    ]
+    assert all(re.fullmatch(r"[a-z-]+", cell.id) for cell in notebook.cells)

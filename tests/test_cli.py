@@ -1,0 +1,163 @@
+"""The command line as a user meets it: what it prints, and one sentence for bad input."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from fqk.cli import app, main
+from fqk.variants import VARIANTS
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("To be, or not to be, that is the question. " * 60)
+    return path
+
+
+class Ran:
+    """What a command printed, and its exit status."""
+
+    def __init__(self, status: object, out: str, err: str) -> None:
+        self.status, self.out, self.err = status, out, err
+
+
+@pytest.fixture
+def fqk(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def run(*arguments: object) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["fqk", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        return Ran(stop.value.code or 0, *capsys.readouterr())
+
+    return run
+
+
+def test_variants_lists_the_registry(fqk) -> None:
+    rows = json.loads(fqk("variants", "--json").out)
+    assert len(rows) >= 18
+    assert {row["name"]: row["paper"] for row in rows}["multifourier-qk"] == 0.309
+    table = fqk("variants").out.splitlines()
+    assert [line.split()[0] for line in table] == list(VARIANTS)
+
+
+def test_train_then_report_then_audit(fqk, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    for variant in ("base-dot", "fourier-qk"):
+        ran = fqk("train", variant, "--profile", "smoke", "--corpus", text, "--out", out)
+        assert ran.status == 0
+        assert ran.out.startswith(f"{variant}: ")
+    report = json.loads(fqk("report", "--profile", "smoke", "--out", out, "--json").out)
+    assert report["base-dot"]["causal"] is True
+    assert report["fourier-qk"]["causal"] is False
+    assert report["fourier-qk"]["paper"] == 0.608
+    record = json.loads((out / "smoke/base-dot/seed0/record.json").read_text())
+    assert report["base-dot"]["ordered"] == pytest.approx(record["losses"]["ordered"]["mean"])
+    table = fqk("report", "--profile", "smoke", "--out", out)
+    assert "fourier-qk" in table.out
+    assert "not recorded: random-qk" in table.err
+
+    causal = fqk("audit", "base-dot", "--profile", "smoke", "--out", out)
+    assert (causal.status, "is causal" in causal.out) == (0, True)
+    leaks = fqk("audit", "fourier-qk", "--profile", "smoke", "--out", out, "--json")
+    assert leaks.status == 1
+    assert json.loads(leaks.out)["first_leak"] == [1, 2]
+
+
+def test_steps_are_recorded_apart(fqk, text: Path, tmp_path: Path) -> None:
+    fqk("train", "base-dot", "--profile", "smoke", "--steps", 2, "--corpus", text, "--out", tmp_path)
+    record = json.loads((tmp_path / "smoke-2-steps/base-dot/seed0/record.json").read_text())
+    assert [point["step"] for point in record["curve"]] == [2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["train", "multifourier"], "did you mean multifourier-qk"),
+        (["train", "base-dot", "--profile", "papr"], "there is no profile 'papr'; did you mean paper"),
+        (["report", "--profile", "cpus"], "did you mean cpu"),
+        (["train", "base-dot", "--device", "cuda"], "there is no device 'cuda' here"),
+        (["train", "base-dot", "--seed", "-1"], "-1 is not in the range x>=0"),
+        (["train", "base-dot", "--steps", "many"], "'many' is not a valid integer range"),
+        (["train", "base-dot", "--seeed", "1"], "No such option"),
+        (["train"], "Missing argument 'VARIANT'"),
+        (["audit", "base-dot", "--profile", "smoke", "--out", "nowhere"], "nowhere"),
+        (["report", "--profile", "smoke", "--out", "nowhere"], "there are no records of profile smoke"),
+        (["sweep", "base-dot", "--profile", "smoke", "--scheduler", "tcp://127.0.0.1:9"], "answers at"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_status_2(
+    fqk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if torch_has_cuda() and "cuda" in arguments:
+        pytest.skip("there is a CUDA device here")
+    ran = fqk(*arguments)
+    assert ran.status == 2
+    assert sentence in ran.err
+    assert ran.err.count("\n") == 1
+    assert "Traceback" not in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def torch_has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is empty"),
+        (b"\xff\xfe\xfa", "is not UTF-8"),
+        (b"too short for a window", "is too short"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_bad_corpus_is_one_sentence_and_leaves_nothing(
+    fqk, tmp_path: Path, content: bytes | None, sentence: str
+) -> None:
+    path = tmp_path / "corpus.txt"
+    if content is not None:
+        path.write_bytes(content)
+    ran = fqk("train", "base-dot", "--profile", "smoke", "--corpus", path, "--out", tmp_path / "out")
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert sentence in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_that_cannot_be_written_are_found_out_before_training(
+    fqk, text: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    ran = fqk("train", "base-dot", "--profile", "smoke", "--corpus", text, "--out", tmp_path / "file/results")
+    assert (ran.status, ran.out) == (2, "")
+    assert "cannot be written" in ran.err
+
+
+def test_a_truncated_record_is_named(fqk, text: Path, tmp_path: Path) -> None:
+    fqk("train", "base-dot", "--profile", "smoke", "--corpus", text, "--out", tmp_path)
+    record = tmp_path / "smoke/base-dot/seed0/record.json"
+    record.write_text(record.read_text()[:100])
+    ran = fqk("report", "--profile", "smoke", "--out", tmp_path)
+    assert ran.status == 2
+    assert str(record) in ran.err
+
+
+def test_a_diverged_run_says_so_with_exit_status_1(
+    fqk, monkeypatch: pytest.MonkeyPatch, text: Path, tmp_path: Path
+) -> None:
+    from fqk import profiles
+
+    wild = profiles.PROFILES["smoke"].model_copy(update={"learning_rate": 1e6, "warmup": 0})
+    monkeypatch.setitem(profiles.PROFILES, "smoke", wild)
+    ran = fqk("train", "base-dot", "--profile", "smoke", "--corpus", text, "--out", tmp_path)
+    assert ran.status == 1
+    assert "the loss diverged at step" in ran.err
+
+
+def test_every_command_has_an_example() -> None:
+    assert all("Example: fqk" in (command.help or "") for command in app.commands.values())

@@ -1,0 +1,196 @@
+"""Every figure holds the numbers that it was given, and needs nothing but the page's own script."""
+
+import numpy as np
+import plotly.io as pio
+import pytest
+import torch
+from bs4 import BeautifulSoup
+
+from fqk import figures, filters
+from fqk.audit import audit
+from fqk.mixers import LADDER, Bumps, CausalSpectral
+from fqk.model import build_model
+from fqk.records import Point, read_records
+from fqk.report import summary
+from fqk.variants import VARIANTS
+
+
+@pytest.fixture(scope="module")
+def records(results):
+    return list(read_records(results, "smoke"))
+
+
+@pytest.fixture(scope="module")
+def rows(records):
+    return summary(records)
+
+
+@pytest.fixture(scope="module")
+def phi():
+    return Bumps.starting_at(LADDER, heads=1)(64)[0].detach()
+
+
+def traces(figure):
+    return {trace.name: trace for trace in figure.data}
+
+
+def cells(html):
+    """The rows of a table, header first, as lists of text."""
+    table = BeautifulSoup(html.data, "html.parser").table
+    return [[cell.text for cell in row.find_all(["th", "td"])] for row in table.find_all("tr")]
+
+
+def test_loss_curves_hold_the_validation_losses(records):
+    drawn = traces(figures.loss_curves(records))
+    assert list(drawn) == ["base-dot", "multifourier-qk"]
+    for record in records:
+        line = drawn[record.identity.variant]
+        assert list(line.x) == [point.step for point in record.curve]
+        assert list(line.y) == [point.val for point in record.curve]
+        assert line.line.color == figures.COLOURS[VARIANTS[line.name].family]
+
+
+def test_seeds_become_a_mean_with_its_standard_error(records):
+    first = records[0]
+    curve = [Point(step=p.step, train=p.train, val=p.val + 0.2) for p in first.curve]
+    second = first.model_copy(
+        update={"curve": curve, "identity": first.identity.model_copy(update={"seed": 1})}
+    )
+    (line,) = figures.loss_curves([first, second]).data
+    np.testing.assert_allclose(line.y, [point.val + 0.1 for point in first.curve])
+    np.testing.assert_allclose(line.error_y.array, 0.1)
+
+
+def test_the_paper_is_a_reference_on_its_own_text_only(records):
+    def texts(records):
+        return [note.text for note in figures.loss_curves(records).layout.annotations]
+
+    corpus = records[0].identity.corpus
+    renamed = [
+        record.model_copy(
+            update={
+                "identity": record.identity.model_copy(
+                    update={"corpus": corpus.model_copy(update={"name": "tinyshakespeare"})}
+                )
+            }
+        )
+        for record in records
+    ]
+    assert texts(records) == [f"a uniform guess, ln {corpus.symbols}"]
+    assert texts(renamed) == [*texts(records), "the paper's base-dot, 1.474"]
+
+
+def test_losses_hold_the_summary(rows):
+    drawn = traces(figures.losses(rows))
+    for column, (name, _) in figures.MARKERS.items():
+        assert list(drawn[name].y) == list(rows.index)
+        np.testing.assert_allclose(list(drawn[name].x), rows[column].astype(float))
+    np.testing.assert_allclose(list(drawn["ordered"].error_x.array), rows["±"])
+
+
+def test_losses_of_no_finished_run_are_an_empty_figure(records):
+    diverged = records[0].model_copy(update={"losses": None, "audit": None, "diverged_at": 10})
+    assert all(len(trace.x) == 0 for trace in figures.losses(summary([diverged])).data)
+
+
+def test_results_table_holds_the_summary(rows):
+    head, base, multi = cells(figures.results_table(rows))
+    assert head[:4] == ["variant", "claim", "paper", "ours"]
+    loss = rows.loc["multifourier-qk"]
+    assert multi[:4] == [
+        "multifourier-qk",
+        "C3",
+        "0.309",
+        f"{loss.ordered:.3f} ± {loss['±']:.3f}",
+    ]
+    assert multi[-1] == "leaks: {} reads {}".format(*loss.first_leak)
+    assert base[-1] == "causal"
+    assert f"{loss.prefix_truncated:.3f}" in multi
+    assert f"{loss.permutation_floor:.3f}" in multi
+
+
+def test_results_table_names_a_run_that_diverged(records):
+    diverged = records[0].model_copy(update={"losses": None, "audit": None, "diverged_at": 10})
+    _, row = cells(figures.results_table(summary([diverged])))
+    assert row[:4] == ["base-dot", "C0", "1.474", "diverged"]
+    assert set(row[4:]) == {"–"}
+    _, row, _ = cells(figures.results_table(summary([diverged, records[1]])))
+    assert row[3] == "diverged"
+
+
+def test_tables_say_what_heads_what(rows):
+    html = BeautifulSoup(figures.results_table(rows, "A & B").data, "html.parser")
+    assert html.table.caption.text.startswith("A & B")
+    assert html.div["aria-label"] == html.table.caption.text
+    assert {th["scope"] for th in html.thead.find_all("th")} == {"col"}
+    assert [th["scope"] for th in html.tbody.find_all("th")] == ["row", "row"]
+
+
+@pytest.mark.parametrize("context", [64, 63])
+def test_spectrum_and_kernel_hold_both(context):
+    phi = Bumps.starting_at(LADDER, heads=1)(context)[0].detach()
+    figure = figures.spectrum_and_kernel(phi, context)
+    drawn = traces(figure)
+    np.testing.assert_allclose(drawn["φ"].y, phi)
+    np.testing.assert_allclose(drawn["φ"].customdata, torch.fft.rfftfreq(context))
+    future, past = drawn["future, τ < 0"], drawn["present and past, τ ≥ 0"]
+    assert max(future.x) == -1
+    assert min(past.x) == 0
+    kernel = torch.fft.irfft(phi, n=context)
+    for half in (future, past):
+        np.testing.assert_allclose(half.y, kernel[torch.tensor(half.x) % context])
+    share = np.sum(future.y**2) / (kernel**2).sum().item()
+    assert f"{share:.1%}" in figure.layout.title.subtitle.text
+
+
+def test_a_complex_spectrum_is_drawn_by_its_modulus(phi):
+    turned = phi * torch.exp(1j * torch.rand(len(phi)))
+    np.testing.assert_allclose(figures.spectrum_and_kernel(turned, 64).data[0].y, phi, rtol=1e-6)
+
+
+def test_mixing_matrix_holds_g_in_two_halves(phi):
+    matrix = filters.circulant(filters.kernel_of(phi, 64)).numpy()
+    figure = figures.mixing_matrix(torch.from_numpy(matrix))
+    past, future = figure.data
+    np.testing.assert_array_equal(np.tril(matrix), np.nan_to_num(past.z))
+    np.testing.assert_array_equal(np.triu(matrix, 1), np.nan_to_num(future.z))
+    assert np.isnan(past.z[0, 1])
+    assert np.isnan(future.z[1, 1])
+    share = (np.triu(matrix, 1) ** 2).sum() / (matrix**2).sum()
+    assert f"{share:.1%}" in figure.layout.title.subtitle.text
+
+
+def test_a_one_sided_matrix_has_no_future():
+    twin = CausalSpectral(heads=1, head_dim=8, context=64, periods=LADDER).matrix(64)[0]
+    figure = figures.mixing_matrix(twin)
+    assert "0.0%" in figure.layout.title.subtitle.text
+    assert not np.nan_to_num(figure.data[1].z).any()
+
+
+@pytest.mark.parametrize("variant", ["base-dot", "multifourier-qk"])
+def test_influence_holds_the_audit(variant):
+    model = build_model(variant, "smoke").eval()
+    found = audit(model, vocab_size=65, seq_len=16)
+    figure = figures.influence(found)
+    past, future, lags = figure.data
+    both = np.where(np.isnan(past.z), future.z, past.z)
+    np.testing.assert_allclose(10.0 ** np.where(np.isnan(both), -np.inf, both), found.influence, rtol=1e-5)
+    assert np.isnan(future.z).all() == found.causal
+    np.testing.assert_array_equal(lags.x, np.arange(1, 16))
+    np.testing.assert_array_equal(lags.y, found.lag_profile)
+    verdict = "causal" if found.causal else f"{found.leaks.sum()} pairs"
+    assert verdict in figure.layout.title.subtitle.text
+
+
+def test_a_figure_is_html_without_a_network_and_plotly_json(records):
+    assert pio.renderers.default == "fqk"
+    figure = figures.loss_curves(records)
+    bundle = pio.renderers["fqk"].to_mimebundle(figure.to_dict())
+    assert set(bundle) == {"text/html", "application/vnd.plotly.v1+json"}
+    assert [trace["name"] for trace in bundle["application/vnd.plotly.v1+json"]["data"]] == [
+        "base-dot",
+        "multifourier-qk",
+    ]
+    assert "Plotly.newPlot" in bundle["text/html"]
+    assert "http" not in bundle["text/html"]
+    assert "src=" not in bundle["text/html"]
