@@ -11,9 +11,9 @@ book: .venv/book ## set up, execute every chapter, render the book
 test: .venv/test ## all tests
 	$(BIN)/python -m pytest
 
-reproduce: .venv/book ## train every variant again: PROFILE=smoke, cpu or paper
-	$(BIN)/fqk sweep --profile $(PROFILE)
-	$(BIN)/fqk report --profile $(PROFILE)
+reproduce: .venv/book ## train every variant again, beside the committed records: PROFILE=smoke, cpu or paper
+	$(BIN)/fqk sweep --profile $(PROFILE) --out _build/reproduced
+	$(BIN)/fqk report --profile $(PROFILE) --out _build/reproduced
 
 lab: .venv/lab ## the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fqk import diagnostics
+from fqk.corpus import Corpus
+from fqk.diagnostics import guess_losses
 from fqk.model import build_model
 from fqk.records import load_model
 from fqk.variants import VARIANTS
@@ -145,3 +147,11 @@ def test_sample_follows_the_models_probabilities(excerpt):
     successor = nn.Embedding.from_pretrained(100 * torch.eye(65).roll(1, dims=1))
     text = diagnostics.sample(successor, excerpt, "abc", 10, context=4)
     assert text == "abcdefghijklm"
+
+
+def test_guesses_cost_what_counting_by_hand_says() -> None:
+    """Ten "ab" pairs: 18 symbols train and 2 validate, as "ab"."""
+    costs = guess_losses(Corpus("pairs", "ab" * 10, "ab"))
+    assert costs["uniform"] == pytest.approx(math.log(2))
+    assert costs["by frequency"] == pytest.approx(math.log(2))  # nine of each
+    assert costs["by the last character"] == pytest.approx(-math.log(10 / 11))  # "b" followed nine "a"s

@@ -48,7 +48,7 @@ def test_a_diverged_run_does_not_stop_the_others(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no Dask scheduler answers at tcp://127.0.0.1:9"):
+    with pytest.raises(InputError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"):
         sweep([VARIANTS["base-dot"]], SMOKE, [0], None, tmp_path, scheduler="tcp://127.0.0.1:9")
 
 
@@ -57,21 +57,15 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "scheduler.json"
-        start = [sys.executable, "-m", "dask"]
-        self.processes = [
-            subprocess.Popen(
-                [*start, "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard"]
-                + ["--scheduler-file", str(self.file)]
-            )
-        ]
+        self.scheduler = self.start("scheduler", "--host", "127.0.0.1", "--port", "0")
         self.workers = [
-            subprocess.Popen(
-                [*start, "worker", "--scheduler-file", str(self.file), "--nthreads", "1", "--no-nanny"]
-                + ["--no-dashboard", "--local-directory", str(folder / str(number))]
-            )
+            self.start("worker", "--nthreads", "1", "--no-nanny", "--local-directory", folder / str(number))
             for number in range(2)
         ]
-        self.processes += self.workers
+
+    def start(self, kind: str, *options: object) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "dask", kind, "--no-dashboard", "--scheduler-file", self.file]
+        return subprocess.Popen([str(part) for part in (*command, *options)])
 
     @property
     def address(self) -> str:
@@ -84,7 +78,7 @@ class Cluster:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     started = Cluster(tmp_path)
     yield started
-    for process in started.processes:
+    for process in (started.scheduler, *started.workers):
         process.kill()
         process.wait()
 
