@@ -84,7 +84,7 @@ def audit(
 
     def logits(batch: Tensor) -> Tensor:
         torch.manual_seed(seed)
-        return model(batch.to(device)).double()
+        return model(batch.to(device))
 
     def change(batch: Tensor) -> Tensor:
         found = logits(batch)
@@ -97,4 +97,4 @@ def audit(
         batch = replaced[start : start + batch_size]
         filled = torch.cat([batch, tokens.repeat(batch_size - len(batch), 1)])
         columns.append(change(filled)[: len(batch)])
-    return Audit(torch.cat(columns).T.cpu().numpy(), noise)
+    return Audit(torch.cat(columns).T.cpu().double().numpy(), noise)

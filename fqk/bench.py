@@ -16,7 +16,7 @@ from fqk.corpus import load_corpus
 from fqk.model import build_model
 from fqk.profiles import PROFILES, Profile
 from fqk.sweep import sweep
-from fqk.training import optimizer_of, train, train_step
+from fqk.training import numerics, optimizer_of, train, train_step
 from fqk.variants import VARIANTS
 
 ROUNDS, WARM_UP = 30, 3
@@ -31,15 +31,13 @@ def ratios(nanogpt: Path | None) -> Iterator[tuple[str, float]]:
     """
     cpu = PROFILES["cpu"]
     long = cpu.model_copy(update={"context": 1024, "batch": cpu.batch * cpu.context // 1024 or 1})
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    for profile in (cpu, long):
-        ratio = _paired(_step("multifourier-qk", profile), _step("base-dot", profile))
-        yield f"a base-dot step is a multifourier-qk step at T = {profile.context}", ratio
-    if nanogpt:
-        ratio = _paired(_step("base-dot", cpu), _nanogpt_step(nanogpt / "model.py", cpu))
-        yield "nanoGPT's own step is a base-dot step", ratio
-    torch.set_num_threads(threads)
+    with numerics(torch.device("cpu"), cpu, threads=1):
+        for profile in (cpu, long):
+            ratio = _paired(_step("multifourier-qk", profile), _step("base-dot", profile))
+            yield f"a base-dot step is a multifourier-qk step at T = {profile.context}", ratio
+        if nanogpt:
+            ratio = _paired(_step("base-dot", cpu), _nanogpt_step(nanogpt / "model.py", cpu))
+            yield "nanoGPT's own step is a base-dot step", ratio
     yield "runs one by one on all cores is the local sweep's tokens a second", _sweep_gain(cpu)
 
 

@@ -123,7 +123,7 @@ class _Spectral(torch.autograd.Function):
         grad_phi = None
         if ctx.needs_input_grad[1]:  # Re Σ x̂·ĝ*/T over windows and channels
             parts = torch.view_as_real(spectrum) * torch.view_as_real(upstream)
-            grad_phi = parts.sum(0).sum((1, 3)) / grad.shape[1]
+            grad_phi = parts.sum(0).sum((1, 3)) / grad.shape[1]  # the outer axis first: faster
         return _invert(upstream * phi[:, None].conj()).to(grad.dtype), grad_phi
 
 
@@ -139,8 +139,5 @@ def _transform(x: Tensor) -> Tensor:
 def _invert(spectrum: Tensor) -> Tensor:
     """The inverse of :func:`_transform`."""
     B, H, pairs, T = spectrum.shape
-    series = torch.fft.ifft(spectrum).view(B, -1, T)
-    out = series.new_empty(B, T, series.shape[1])
-    for window, transposed in zip(out, series, strict=True):
-        window.copy_(transposed.T)
-    return torch.view_as_real(out).view(B, T, H, 2 * pairs)
+    series = torch.fft.ifft(spectrum).view(-1, T).T.contiguous()  # one matrix: the fast transposition
+    return torch.view_as_real(series).view(T, B, H, 2 * pairs).transpose(0, 1)

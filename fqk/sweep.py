@@ -1,11 +1,9 @@
 """Many runs at once, on Dask: a local cluster by default, anybody's by its scheduler's address."""
 
 from collections.abc import Iterable
-from contextlib import ExitStack
 from pathlib import Path
 
-import dask.config
-from dask.distributed import Client, LocalCluster, as_completed
+from dask.distributed import Client, as_completed
 from tqdm.auto import tqdm
 
 from fqk.corpus import load_corpus
@@ -42,12 +40,12 @@ def sweep(
         InputError: bad input to a run, or the scheduler does not answer.
     """
     runs = [(variant, seed) for seed in seeds for variant in variants]
+    text = corpus.resolve() if corpus else None
     records = []
-    with ExitStack() as stack:
-        client = stack.enter_context(_client(stack, scheduler, workers))
+    with _client(scheduler, workers) as client:
         futures = [
             client.submit(
-                _run, variant.name, profile, seed, corpus, results.resolve(), device,
+                _run, variant.name, profile, seed, text, results.resolve(), device,
                 pure=False, priority=-order,
             )
             for order, (variant, seed) in enumerate(runs)
@@ -65,19 +63,9 @@ def sweep(
     return records
 
 
-# Dask has its workers hand every freed block back to the system (MALLOC_TRIM_THRESHOLD_ = 64 KiB): a
-# training step then takes 20,000 page faults and 1.4 times as long. Ours keep a gigabyte.
-KEEP_MEMORY = {
-    f"distributed.nanny.pre-spawn-environ.{name}": size
-    for name, size in (("MALLOC_TRIM_THRESHOLD_", 2**30), ("MALLOC_MMAP_THRESHOLD_", 2**25))
-}
-
-
-def _client(stack: ExitStack, scheduler: str | None, workers: int | None) -> Client:
+def _client(scheduler: str | None, workers: int | None) -> Client:
     if scheduler is None:
-        stack.enter_context(dask.config.set(KEEP_MEMORY))
-        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
-        return Client(stack.enter_context(cluster))
+        return Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
     try:
         return Client(scheduler, timeout=10)
     except (OSError, ValueError):
