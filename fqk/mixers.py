@@ -163,78 +163,85 @@ def _amplitude(passed: Tensor, whole: Tensor) -> Tensor:
     return torch.sqrt((passed + tiny) / (whole + tiny))
 
 
-class MorletCrossCorrelation(Mixer):
-    """e_ij = Σ_τ κ(τ) q_i·k_{j−τ}: the keys alone convolved with an even Morlet kernel, by FFT.
+class Gaussian(nn.Module):
+    """κ_h(τ) = exp(−τ²/2s_h²), one learned width a head; starts spread from 2 tokens to T/8 (our reading)."""
 
-    κ(τ) = exp(−τ²/2s²)·cos(2πfτ) on −T/2 … T/2. Heads start at periods spread geometrically over the
-    ladder, s at half a period (our reading); both are learned.
-    """
-
-    def __init__(self, heads: int, head_dim: int, context: int) -> None:
-        super().__init__(heads, head_dim, context)
-        period = _spread(LADDER[0], LADDER[-1], heads)
-        self.log_frequency = nn.Parameter(-period.log())
-        self.log_width = nn.Parameter((period / 2).log())
-
-    def scales(self) -> dict[str, Tensor]:
-        return {"period": (-self.log_frequency).exp(), "width": self.log_width.exp()}
-
-    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
-        tau = filters.circular_lags(k.shape[1], k.device)
-        kernel = filters.morlet_kernel(tau, self.log_width.exp(), self.log_frequency.exp())
-        return q, filters.spectral(k, torch.fft.rfft(kernel).real)
-
-
-class CausalGaussian(Mixer):
-    """q̃_t = Σ_{0≤τ<K} κ(τ) q_{t−τ} with K = T/2 taps of learned width, scaled to Σ|κ| = 1.
-
-    Heads start at widths spread geometrically from 2 tokens to T/8 (our reading).
-    """
-
-    def __init__(self, heads: int, head_dim: int, context: int) -> None:
-        super().__init__(heads, head_dim, context)
+    def __init__(self, heads: int, context: int) -> None:
+        super().__init__()
         self.log_width = nn.Parameter(_spread(2, context / 8, heads).log())
+
+    def forward(self, tau: Tensor) -> Tensor:
+        """κ at the lags ``tau`` of shape (K,), shape (H, K)."""
+        return filters.gaussian_kernel(tau, self.log_width.exp())
 
     def scales(self) -> dict[str, Tensor]:
         return {"width": self.log_width.exp()}
 
-    def kernel(self, tau: Tensor) -> Tensor:
-        """κ at the lags ``tau``, shape (H, K)."""
-        return filters.gaussian_kernel(tau, self.log_width.exp())
+
+class MexicanHat(Gaussian):
+    """κ_h(τ) = (1 − τ²/s_h²)·exp(−τ²/2s_h²), the same otherwise."""
+
+    def forward(self, tau: Tensor) -> Tensor:
+        return filters.mexican_hat_kernel(tau, self.log_width.exp())
+
+
+class Morlet(nn.Module):
+    """κ_h(τ) = exp(−τ²/2s_h²)·cos(2πf_hτ), both learned.
+
+    Heads start at periods spread over the ladder, with s at half a period (our reading).
+    """
+
+    def __init__(self, heads: int, context: int) -> None:
+        super().__init__()
+        period = _spread(LADDER[0], LADDER[-1], heads)
+        self.log_frequency = nn.Parameter(-period.log())
+        self.log_width = nn.Parameter((period / 2).log())
+
+    def forward(self, tau: Tensor) -> Tensor:
+        """κ at the lags ``tau`` of shape (K,), shape (H, K)."""
+        return filters.morlet_kernel(tau, self.log_width.exp(), self.log_frequency.exp())
+
+    def scales(self) -> dict[str, Tensor]:
+        return {"period": (-self.log_frequency).exp(), "width": self.log_width.exp()}
+
+
+def _spread(first: float, last: float, heads: int) -> Tensor:
+    """One scale a head, geometrically from first to last, shape (H, 1)."""
+    return torch.logspace(math.log10(first), math.log10(last), heads)[:, None]
+
+
+class MorletCrossCorrelation(Mixer):
+    """e_ij = Σ_τ κ(τ) q_i·k_{j−τ}, τ in −T/2 … T/2: the keys alone convolved with an even kernel, by FFT."""
+
+    def __init__(self, heads: int, head_dim: int, context: int) -> None:
+        super().__init__(heads, head_dim, context)
+        self.kernel = Morlet(heads, context)
+
+    def scales(self) -> dict[str, Tensor]:
+        return self.kernel.scales()
+
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        kernel = self.kernel(filters.circular_lags(k.shape[1], k.device))
+        return q, filters.spectral(k, torch.fft.rfft(kernel).real)
+
+
+class CausalConvolution(Mixer):
+    """q̃_t = Σ_{0≤τ<K} κ(τ) q_{t−τ} with K = T/2 taps of a learned kernel, scaled to Σ|κ| = 1."""
+
+    def __init__(
+        self, heads: int, head_dim: int, context: int, kernel: type[Gaussian] | type[Morlet]
+    ) -> None:
+        super().__init__(heads, head_dim, context)
+        self.kernel = kernel(heads, context)
+
+    def scales(self) -> dict[str, Tensor]:
+        return self.kernel.scales()
 
     def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
         kernel = self.kernel(torch.arange(self.context // 2, device=q.device))
         kernel = kernel / kernel.abs().sum(-1, keepdim=True)
         matrix = filters.one_sided(kernel, q.shape[1])
         return filters.convolve(matrix, q), filters.convolve(matrix, k)
-
-
-class CausalMexicanHat(CausalGaussian):
-    """The same with the Mexican hat."""
-
-    def kernel(self, tau: Tensor) -> Tensor:
-        return filters.mexican_hat_kernel(tau, self.log_width.exp())
-
-
-class CausalMorlet(CausalGaussian):
-    """The same with the Morlet wavelet, frequency learned too; starts as :class:`MorletCrossCorrelation`."""
-
-    def __init__(self, heads: int, head_dim: int, context: int) -> None:
-        super().__init__(heads, head_dim, context)
-        period = _spread(LADDER[0], LADDER[-1], heads)
-        self.log_frequency = nn.Parameter(-period.log())
-        self.log_width = nn.Parameter((period / 2).log())
-
-    def scales(self) -> dict[str, Tensor]:
-        return super().scales() | {"period": (-self.log_frequency).exp()}
-
-    def kernel(self, tau: Tensor) -> Tensor:
-        return filters.morlet_kernel(tau, self.log_width.exp(), self.log_frequency.exp())
-
-
-def _spread(first: float, last: float, heads: int) -> Tensor:
-    """One scale a head, geometrically from first to last, shape (H, 1)."""
-    return torch.logspace(math.log10(first), math.log10(last), heads)[:, None]
 
 
 class PhaseRandom(Mixer):

@@ -111,16 +111,16 @@ VARIANTS = {
             "FNet's Fourier mixing in place of attention", attends=False,
         ),
         Variant(
-            "causal-gaussian", mixers.CausalGaussian, "causal", "C6", CAUSAL,
-            "one-sided Gaussian, K = T/2",
+            "causal-gaussian", partial(mixers.CausalConvolution, kernel=mixers.Gaussian),
+            "causal", "C6", CAUSAL, "one-sided Gaussian, K = T/2",
         ),
         Variant(
-            "causal-mexhat", mixers.CausalMexicanHat, "causal", "C6", CAUSAL,
-            "one-sided Mexican hat, K = T/2",
+            "causal-mexhat", partial(mixers.CausalConvolution, kernel=mixers.MexicanHat),
+            "causal", "C6", CAUSAL, "one-sided Mexican hat, K = T/2",
         ),
         Variant(
-            "causal-morlet", mixers.CausalMorlet, "causal", "C6", CAUSAL,
-            "one-sided Morlet wavelet, K = T/2",
+            "causal-morlet", partial(mixers.CausalConvolution, kernel=mixers.Morlet),
+            "causal", "C6", CAUSAL, "one-sided Morlet wavelet, K = T/2",
         ),
         Variant(
             "causal-random-qk", mixers.CausalSpectral, "causal", "C14", HONEST,
