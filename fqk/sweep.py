@@ -65,7 +65,7 @@ def sweep(
 
 def _client(scheduler: str | None, workers: int | None) -> Client:
     if scheduler is None:
-        return Client(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+        return Client(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
     try:
         return Client(scheduler, timeout=10)
     except (OSError, ValueError):

@@ -1,10 +1,19 @@
-"""The files around the package agree with each other."""
+"""The files around the package agree with each other, and with the records."""
 
 import re
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from fqk.corpus import TINYSHAKESPEARE_SHA256, load_corpus
+from fqk.diagnostics import window_losses
+from fqk.profiles import PROFILES
+from fqk.records import load_model, read_record, read_records
+from fqk.report import summary
+from fqk.training import REVISION
+from fqk.variants import VARIANTS
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -33,3 +42,44 @@ def test_every_requirement_is_pinned_as_tested(requirement: str) -> None:
 def test_versions_agree() -> None:
     assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## {PROJECT['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_readme_quotes_the_records() -> None:
+    table = summary(read_records(ROOT / "results", "cpu"))
+    quoted = re.findall(
+        r"^\| `([\w-]+)` \| (–|[\d.]+) \| ([\d.]+) \| ([\d.]+) \| (causal|leaks) \|$",
+        (ROOT / "README.md").read_text(),
+        re.MULTILINE,
+    )
+    assert len(quoted) > 5
+    for name, paper, ordered, prefix, verdict in quoted:
+        row = table.loc[name]
+        assert paper == ("–" if np.isnan(row.paper) else f"{row.paper:.3f}")
+        assert (ordered, prefix) == (f"{row.ordered:.3f}", f"{row.prefix_truncated:.3f}")
+        assert (verdict == "causal") == row.causal
+
+
+def test_every_variant_has_a_committed_record_of_the_same_text_and_revision() -> None:
+    records = list(read_records(ROOT / "results", "cpu"))
+    assert {record.identity.variant for record in records} == set(VARIANTS)
+    for record in records:
+        identity = record.identity
+        assert identity.corpus.sha256 == TINYSHAKESPEARE_SHA256
+        assert identity.profile == PROFILES["cpu"]
+        assert identity.mixer_revision == VARIANTS[identity.variant].revision
+        assert identity.trainer_revision == REVISION
+
+
+def test_the_committed_weights_are_the_recorded_models() -> None:
+    """Half precision and a few windows: their mean lies within four standard errors and 0.01."""
+    corpus = load_corpus()
+    for path in sorted((ROOT / "results").glob("*/*/seed*/weights.safetensors")):
+        record = read_record(path.with_name("record.json"))
+        if record.identity.corpus.sha256 != corpus.sha256:
+            pytest.skip(f"the records are of another text than {corpus.name}")
+        profile, variant, seed = path.parts[-4], path.parts[-3], record.identity.seed
+        model = load_model(ROOT / "results", profile, variant, seed)
+        losses = window_losses(model, corpus.windows(record.identity.profile.context, 24))
+        assert record.losses
+        tolerance = 4 * losses.std().item() / len(losses) ** 0.5 + 0.01
+        assert losses.mean().item() == pytest.approx(record.losses.ordered.mean, abs=tolerance)
