@@ -1,9 +1,10 @@
 # One name a job. PYTHON is what the virtual environment is made of.
 PYTHON ?= python3
 PROFILE ?= cpu
+GPU_TIME ?= 13m
 BIN := .venv/bin
 
-.PHONY: book test reproduce lab lint clean
+.PHONY: book test reproduce gpu lab lint clean
 
 book: .venv/book ## set up, execute every chapter, render the book
 	$(BIN)/fqk book
@@ -14,6 +15,10 @@ test: .venv/test ## all tests
 reproduce: .venv/book ## train every variant again, beside the committed records: PROFILE=smoke, cpu or paper
 	$(BIN)/fqk sweep --profile $(PROFILE) --out _build/reproduced
 	$(BIN)/fqk report --profile $(PROFILE) --out _build/reproduced
+
+gpu: .venv/book ## the paper profile's most telling variants, several at once on one card; goes on where it stopped
+	timeout $(GPU_TIME) $(BIN)/fqk sweep base-dot multifourier-qk fourier-qk random-qk morlet-xcorr \
+	  causal-morlet phase-random --profile paper --device cuda --workers 4
 
 lab: .venv/lab ## the notebooks in JupyterLab
 	$(BIN)/jupyter lab notebooks

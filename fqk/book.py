@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import papermill
 import plotly
 from papermill.exceptions import PapermillExecutionError
@@ -63,14 +64,18 @@ def build(profile: str, seed: int, device: str) -> Path:
     return html / "index.html"
 
 
-def execute(notebook: Path, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Run one notebook with papermill into the stage; the executed notebook."""
+def execute(notebook: Path, parameters: dict[str, Any]) -> nbformat.NotebookNode:
+    """Run one notebook with papermill into the stage; the executed notebook.
+
+    The cell that papermill adds, its parameters, is not shown: each page ends by stating them.
+    """
     print(f"executing {notebook} …", end=" ", flush=True)
+    target = STAGE / "notebooks" / notebook.name
     start = time.perf_counter()
     try:
-        executed: dict[str, Any] = papermill.execute_notebook(
+        executed = papermill.execute_notebook(
             notebook,
-            STAGE / "notebooks" / notebook.name,
+            target,
             parameters,
             kernel_name="python3",
             progress_bar=False,
@@ -82,6 +87,10 @@ def execute(notebook: Path, parameters: dict[str, Any]) -> dict[str, Any]:
         raise BookError(
             f"{notebook} raised {error.ename} in cell {error.cell_index}: {error.evalue}"
         ) from None
+    for cell in executed.cells:
+        if "injected-parameters" in cell.metadata.tags:
+            cell.metadata.tags.append("remove-cell")
+    nbformat.write(executed, target)
     print(f"{time.perf_counter() - start:.0f} s", flush=True)
     return executed
 
@@ -103,7 +112,7 @@ def render() -> Path:
     return STAGE.parent / "html"
 
 
-def check_figures(notebook: dict[str, Any], page: Path) -> None:
+def check_figures(notebook: nbformat.NotebookNode, page: Path) -> None:
     """Every figure that an executed notebook shows is on its page, with its data.
 
     Raises:
@@ -119,7 +128,7 @@ def check_figures(notebook: dict[str, Any], page: Path) -> None:
             raise BookError(f"page {page} shows figure {title!r} without data")
 
 
-def figures_in(notebook: dict[str, Any]) -> Iterator[str]:
+def figures_in(notebook: nbformat.NotebookNode) -> Iterator[str]:
     """The titles of the Plotly figures that an executed notebook means to show."""
     for cell in notebook["cells"]:
         if {"remove-output", "remove-cell"} & set(cell["metadata"].get("tags", [])):

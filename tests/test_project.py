@@ -1,12 +1,16 @@
 """The files around the package agree with each other, and with the records."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
+import fqk
 from fqk.corpus import TINYSHAKESPEARE_SHA256, load_corpus
 from fqk.diagnostics import window_losses
 from fqk.profiles import PROFILES
@@ -83,3 +87,14 @@ def test_the_committed_weights_are_the_recorded_models() -> None:
         assert record.losses
         tolerance = 4 * losses.std().item() / len(losses) ** 0.5 + 0.01
         assert losses.mean().item() == pytest.approx(record.losses.ordered.mean, abs=tolerance)
+
+
+def test_the_audit_alone_brings_torch_and_numpy_only() -> None:
+    """Anybody's model can be audited without pandas, Plotly, Dask or Pydantic."""
+    code = "import sys, fqk.audit; print(*{'pandas', 'plotly', 'dask', 'pydantic'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "\n"
+
+
+def test_a_model_is_built_by_name() -> None:
+    logits = fqk.build_model("causal-morlet", "smoke")(torch.zeros(2, 5, dtype=torch.int64))
+    assert logits.shape == (2, 5, 65)
