@@ -6,12 +6,9 @@ matrix G, q̃ = G q: circulant if it is applied by FFT, G_ij = κ((i−j) mod T)
 causal. What stands above G's diagonal is what a position reads of its own future.
 """
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 def gaussian_bump(f: Tensor, centre: Tensor, bandwidth: Tensor) -> Tensor:
@@ -100,44 +97,16 @@ def spectral(x: Tensor, phi: Tensor) -> Tensor:
     """x̃ = irfft(rfft(x)·φ) along time: x (B, T, H, d), d even; φ (H, ⌊T/2⌋+1), real or complex.
 
     A real kernel filters the real and the imaginary part of a complex series each by itself, so that
-    neighbouring channels, taken as one complex number, need half the transforms. The adjoint is written
-    by hand: autograd's costs about twice as much.
+    neighbouring channels make one complex series: half as many transforms, and full complex ones, whose
+    gradient, unlike the real ones', costs no more than they do.
     """
-    mirrored = phi[:, 1 : (x.shape[1] + 1) // 2].flip(-1).conj()
-    out: Tensor = _Spectral.apply(x, torch.cat([phi, mirrored], dim=-1))
-    return out
-
-
-class _Spectral(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, phi: Tensor) -> Tensor:
-        spectrum = _transform(x)
-        ctx.save_for_backward(spectrum, phi)
-        return _invert(spectrum * phi[:, None]).to(x.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None]:
-        spectrum, phi = ctx.saved_tensors
-        upstream = _transform(grad)
-        grad_phi = None
-        if ctx.needs_input_grad[1]:  # Re Σ x̂·ĝ*/T over windows and channels
-            parts = torch.view_as_real(spectrum) * torch.view_as_real(upstream)
-            grad_phi = parts.sum(0).sum((1, 3)) / grad.shape[1]  # the outer axis first: faster
-        return _invert(upstream * phi[:, None].conj()).to(grad.dtype), grad_phi
-
-
-def _transform(x: Tensor) -> Tensor:
-    """The spectra of channel pairs, (B, T, H, d) → (B, H, d/2, T) complex."""
-    x = x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
-    x = x if x.stride(-1) == 1 else x.contiguous()  # attention's gradients are not always
-    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-    spectrum = torch.fft.fft(pairs.flatten(2), dim=1).transpose(1, 2)
-    return spectrum.unflatten(1, pairs.shape[2:])
-
-
-def _invert(spectrum: Tensor) -> Tensor:
-    """The inverse of :func:`_transform`."""
-    B, H, pairs, T = spectrum.shape
-    series = torch.fft.ifft(spectrum).view(-1, T).T.contiguous()  # one matrix: the fast transposition
-    return torch.view_as_real(series).view(T, B, H, 2 * pairs).transpose(0, 1)
+    B, T, H, d = x.shape
+    mirrored = phi[:, 1 : (T + 1) // 2].flip(-1).conj()
+    full = torch.cat([phi, mirrored], dim=-1)[:, None]
+    series = (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).contiguous()
+    pairs = torch.view_as_complex(series.view(B, T, H * d // 2, 2))
+    spectrum = torch.fft.fft(pairs, dim=1).transpose(1, 2).view(B, H, d // 2, T)
+    filtered = (
+        torch.fft.ifft(spectrum * full).view(-1, T).T.contiguous()
+    )  # one matrix: the fast transposition
+    return torch.view_as_real(filtered).view(T, B, H, d).transpose(0, 1).to(x.dtype)
