@@ -19,7 +19,7 @@ from fqk.errors import InputError
 from fqk.model import build_model
 from fqk.profiles import PROFILES
 from fqk.records import read_record
-from fqk.training import DivergedError, choose_device, optimizer_of, train
+from fqk.training import DivergedError, choose_device, optimizer_of, train, train_step
 from fqk.variants import VARIANTS
 
 SMOKE = PROFILES["smoke"]
@@ -264,3 +264,18 @@ def test_learning_rate_warms_up_to_its_peak_and_falls_to_a_tenth_of_it(profile):
 def test_schedule_without_warm_up_starts_at_its_peak():
     profile = SMOKE.model_copy(update={"name": "cold", "warmup": 0})
     assert profile.learning_rate_at(0) == profile.learning_rate
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_step_in_bfloat16_is_a_step_in_float32_to_its_precision(name, excerpt):
+    """What the paper profile does on CUDA, tried on the CPU: every mixer takes and gives bfloat16."""
+    losses = {}
+    for bf16 in (False, True):
+        model = build_model(name, "smoke")
+        torch.manual_seed(1)
+        batch = excerpt.batch(SMOKE.batch, SMOKE.context)
+        optimizer = optimizer_of(model, SMOKE)
+        losses[bf16] = [train_step(model, optimizer, batch, SMOKE.clip, bf16).item() for _ in range(3)]
+        assert all(p.grad is None and p.isfinite().all() for p in model.parameters())
+    assert losses[True] == pytest.approx(losses[False], abs=0.05)
+    assert losses[True] != losses[False]
