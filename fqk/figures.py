@@ -50,6 +50,7 @@ MARKERS = {
 REPORTED = {
     "claim": "claim",
     "paper": "paper",
+    "seeds": "seeds",
     "ordered": "ours",
     "shuffled": "shuffled",
     "permutation_floor": "floor",
