@@ -95,12 +95,13 @@ def test_losses_of_no_finished_run_are_an_empty_figure(records):
 
 def test_results_table_holds_the_summary(rows):
     head, base, multi = cells(figures.results_table(rows))
-    assert head[:4] == ["variant", "claim", "paper", "ours"]
+    assert head[:5] == ["variant", "claim", "paper", "seeds", "ours"]
     loss = rows.loc["multifourier-qk"]
-    assert multi[:4] == [
+    assert multi[:5] == [
         "multifourier-qk",
         "C3",
         "0.309",
+        "1",
         f"{loss.ordered:.3f} ± {loss['±']:.3f}",
     ]
     assert multi[-1] == "leaks: {} reads {}".format(*loss.first_leak)
@@ -112,10 +113,10 @@ def test_results_table_holds_the_summary(rows):
 def test_results_table_names_a_run_that_diverged(records):
     diverged = records[0].model_copy(update={"losses": None, "audit": None, "diverged_at": 10})
     _, row = cells(figures.results_table(summary([diverged])))
-    assert row[:4] == ["base-dot", "C0", "1.474", "diverged"]
-    assert set(row[4:]) == {"–"}
+    assert row[:5] == ["base-dot", "C0", "1.474", "0", "diverged"]
+    assert set(row[5:]) == {"–"}
     _, row, _ = cells(figures.results_table(summary([diverged, records[1]])))
-    assert row[3] == "diverged"
+    assert row[4] == "diverged"
 
 
 def test_tables_say_what_heads_what(rows):
