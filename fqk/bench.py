@@ -24,21 +24,21 @@ SWEEP_STEPS = 200
 
 
 def ratios(nanogpt: Path | None) -> Iterator[tuple[str, float]]:
-    """Each ratio with what it is of, as it is measured; about ten minutes on two cores.
+    """Each ratio with what it is of, as it is measured; a few minutes on two cores.
 
     Args:
         nanogpt: a folder that holds nanoGPT's ``model.py``, to time its step too.
     """
     cpu = PROFILES["cpu"]
-    long = cpu.model_copy(update={"context": 1024, "batch": cpu.batch * cpu.context // 1024 or 1})
+    long = cpu.model_copy(update={"context": 1024, "batch": cpu.batch * cpu.context // 1024})
     with numerics(torch.device("cpu"), cpu, threads=1):
         for profile in (cpu, long):
             ratio = _paired(_step("multifourier-qk", profile), _step("base-dot", profile))
-            yield f"a base-dot step is a multifourier-qk step at T = {profile.context}", ratio
+            yield f"multifourier-qk / base-dot, seconds a training step at T = {profile.context}", ratio
         if nanogpt:
             ratio = _paired(_step("base-dot", cpu), _nanogpt_step(nanogpt / "model.py", cpu))
-            yield "nanoGPT's own step is a base-dot step", ratio
-    yield "runs one by one on all cores is the local sweep's tokens a second", _sweep_gain(cpu)
+            yield "base-dot / nanoGPT, seconds a training step", ratio
+    yield "local sweep / runs one by one on all cores, tokens a second", _sweep_gain(cpu)
 
 
 def _paired(first: Callable[[], object], second: Callable[[], object]) -> float:

@@ -163,7 +163,7 @@ def bench(nanogpt: Path | None) -> None:
     from fqk.bench import ratios
 
     for name, ratio in ratios(nanogpt):
-        click.echo(f"{ratio:6.3f} × {name}")
+        click.echo(f"{ratio:6.3f}  {name}")
 
 
 @app.command()

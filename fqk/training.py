@@ -88,8 +88,7 @@ def recorded(identity: Identity, results: Path) -> Record | None:
 
 def optimizer_of(model: nn.Module, profile: Profile) -> torch.optim.AdamW:
     """AdamW with decay on matrices only: gains, and the mixers' scales, are left alone."""
-    matrices = [m.weight for m in model.modules() if isinstance(m, nn.Linear | nn.Embedding)]
-    decayed = list(dict.fromkeys(matrices))  # the tied head once
+    decayed = [m.weight for m in model.modules() if isinstance(m, nn.Linear | nn.Embedding)]
     rest = [p for p in model.parameters() if not any(p is d for d in decayed)]
     groups = [
         {"params": decayed, "weight_decay": profile.weight_decay},
