@@ -1,4 +1,4 @@
-"""From text to windows: where TinyShakespeare is found, how it is split and encoded."""
+"""From text to windows: where TinyShakespeare is found, how it is split and encoded, by character or word."""
 
 import hashlib
 import os
@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -39,16 +41,20 @@ NINE_PLAYS = (
 )
 
 
+WORD = re.compile(r"\n|\w+(?:['-]\w+)*|[^\w\s]")
+UNKNOWN = "□"
+
+
 @dataclass(frozen=True)
 class Corpus:
-    """A text at character level; the first 90 % trains, the rest validates.
+    """A text at character level; the first 90 % of its characters train, the rest validate.
 
     ``name`` says which text it is; ``symbols`` is the alphabet, one token id a symbol, in order.
     """
 
     name: str
     text: str
-    symbols: str
+    symbols: Sequence[str]
 
     @property
     def vocab_size(self) -> int:
@@ -60,18 +66,29 @@ class Corpus:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     @cached_property
-    def _tokens(self) -> Tensor:
-        return self.encode(self.text)
-
-    @property
     def train(self) -> Tensor:
         """Token ids of the first 90 %, int64, shape (N,)."""
-        return self._tokens[: int(0.9 * len(self._tokens))]
+        return self.encode(self.text[: self._cut])
 
-    @property
+    @cached_property
     def val(self) -> Tensor:
         """Token ids of the last 10 %, int64, shape (N,)."""
-        return self._tokens[int(0.9 * len(self._tokens)) :]
+        return self.encode(self.text[self._cut :])
+
+    @property
+    def _cut(self) -> int:
+        return int(0.9 * len(self.text))
+
+    @property
+    def characters_per_token(self) -> float:
+        """Of the validation text: what turns nats a token into nats a character."""
+        return (len(self.text) - self._cut) / len(self.val)
+
+    def in_words(self, vocabulary: int) -> "Corpus":
+        """The same text in words: the ``vocabulary`` most frequent of the training part, and one unknown."""
+        counts = Counter(WORD.findall(self.text[: self._cut]))
+        known = sorted(word for word, _ in counts.most_common(vocabulary))
+        return WordCorpus(f"{self.name} in words", self.text, (UNKNOWN, *known))
 
     def encode(self, text: str) -> Tensor:
         """Token ids of a text, int64, shape (N,).
@@ -98,7 +115,7 @@ class Corpus:
         if len(self.val) <= context:
             raise InputError(
                 f"corpus {self.name} is too short: its validation part has {len(self.val)} "
-                f"characters and a window of {context} needs at least {context + 1}"
+                f"tokens and a window of {context} needs at least {context + 1}"
             )
 
     def batch(self, size: int, context: int) -> Tensor:
@@ -118,6 +135,25 @@ class Corpus:
         if count is None or count >= len(every):
             return every
         return every[torch.linspace(0, len(every) - 1, count).round().long()]
+
+
+@dataclass(frozen=True)
+class WordCorpus(Corpus):
+    """A text at word level: words, punctuation marks and line ends are tokens, spaces are not.
+
+    Words keep their case, and apostrophes and hyphens inside them; those outside the vocabulary are all
+    one symbol, so that their spelling costs nothing: a loss a character is then a lower bound.
+    """
+
+    def encode(self, text: str) -> Tensor:
+        """Token ids of a text, int64, shape (N,)."""
+        index = {symbol: i for i, symbol in enumerate(self.symbols)}
+        unknown = index[UNKNOWN]
+        return torch.tensor([index.get(word, unknown) for word in WORD.findall(text)], dtype=torch.int64)
+
+    def decode(self, tokens: Tensor) -> str:
+        """The words of token ids of shape (N,), with a space between each two."""
+        return " ".join(self.symbols[i] for i in tokens.tolist())
 
 
 @cache

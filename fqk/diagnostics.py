@@ -4,6 +4,7 @@ All losses are cross-entropies in nats a token, one value a window, so that a me
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -66,27 +67,38 @@ def guess_losses(corpus: Corpus) -> dict[str, float]:
     }
 
 
-@torch.no_grad()
-def prefix_losses(
-    model: nn.Module, windows: Tensor, positions: Tensor, vocab_size: int | None = None
-) -> Tensor:
-    """The loss when the prediction for position t is made from tokens ≤ t alone, shape (N,).
+def prefix_losses(model: nn.Module, windows: Tensor, positions: Tensor) -> Tensor:
+    """The loss when the input is cut off after the position predicted from, as generation does; (N,).
 
-    The input is cut off after t, which is what generation does; or, given ``vocab_size``, it is kept
-    at length T with random tokens from t+1 on. The mean over ``positions`` only, shape (P,).
+    The mean over ``positions`` only, shape (P,).
     """
-    generator = torch.Generator().manual_seed(0)
-    windows = windows.to(_device(model))
-    total = torch.zeros(len(windows), device=windows.device)
-    for t in positions.tolist():
-        prefix, target = windows[:, : t + 1], windows[:, t + 1]
-        if vocab_size is not None:
-            shape = (len(windows), windows.shape[1] - 2 - t)
-            noise = torch.randint(vocab_size, shape, generator=generator)
-            prefix = torch.cat([prefix, noise.to(prefix)], dim=1)
-        logits = torch.cat([model(batch)[:, t] for batch in prefix.split(BATCH)]).float()
-        total += F.cross_entropy(logits, target, reduction="none")
-    return total.cpu() / len(positions)
+    return _losses_at(model, windows, positions, [windows[:, : t + 1] for t in positions.tolist()])
+
+
+def horizon_losses(
+    model: nn.Module, windows: Tensor, positions: Tensor, vocab_size: int, horizon: int = 0
+) -> Tensor:
+    """The loss when the model at position t may see tokens ≤ t + ``horizon``, random ones beyond; (N,).
+
+    At 0 it is the prefix loss with the input kept at length T. A causal model's does not depend on the
+    horizon, up to rounding. The mean over ``positions`` only, shape (P,).
+    """
+    inputs = windows[:, :-1]
+    noise = torch.randint(vocab_size, inputs.shape, generator=torch.Generator().manual_seed(0))
+    index = torch.arange(inputs.shape[1])
+    seen = [torch.where(index <= t + horizon, inputs, noise) for t in positions.tolist()]
+    return _losses_at(model, windows, positions, seen)
+
+
+@torch.no_grad()
+def _losses_at(model: nn.Module, windows: Tensor, positions: Tensor, inputs: Sequence[Tensor]) -> Tensor:
+    """The loss of windows (N, T+1) at each position t, from an input (N, ≥ t+1) of its own."""
+    device = _device(model)
+    total = torch.zeros(len(windows))
+    for t, given in zip(positions.tolist(), inputs, strict=True):
+        logits = torch.cat([model(batch)[:, t].float().cpu() for batch in given.to(device).split(BATCH)])
+        total += F.cross_entropy(logits, windows[:, t + 1], reduction="none")
+    return total / len(positions)
 
 
 @torch.no_grad()

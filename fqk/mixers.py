@@ -60,8 +60,15 @@ class Bumps(nn.Module):
 
     @classmethod
     def starting_at(cls, periods: Sequence[float], heads: int) -> "Bumps":
-        """Learned bumps that start at these periods, in tokens, in every head."""
-        return cls(1 / torch.tensor(periods).expand(heads, -1))
+        """Learned bumps that start at these periods, in tokens, in every head.
+
+        Bumps that start at one period start 1 % apart at random: equal ones have equal gradients and would
+        never part.
+        """
+        period = torch.tensor(periods).expand(heads, -1)
+        if len(set(periods)) < len(periods):
+            period = period * torch.exp(0.01 * torch.randn(period.shape))
+        return cls(1 / period)
 
     @classmethod
     def random(cls, heads: int, context: int) -> "Bumps":
@@ -164,11 +171,11 @@ def _amplitude(passed: Tensor, whole: Tensor) -> Tensor:
 
 
 class Gaussian(nn.Module):
-    """κ_h(τ) = exp(−τ²/2s_h²), one learned width a head; starts spread from 2 tokens to T/8 (our reading)."""
+    """κ_h(τ) = exp(−τ²/2s_h²), one width a head; spread from 2 tokens to T/8 at the start (our reading)."""
 
-    def __init__(self, heads: int, context: int) -> None:
+    def __init__(self, heads: int, context: int, learned: bool = True) -> None:
         super().__init__()
-        self.log_width = nn.Parameter(_spread(2, context / 8, heads).log())
+        self.log_width = nn.Parameter(_spread(2, context / 8, heads).log(), requires_grad=learned)
 
     def forward(self, tau: Tensor) -> Tensor:
         """κ at the lags ``tau`` of shape (K,), shape (H, K)."""
@@ -186,16 +193,16 @@ class MexicanHat(Gaussian):
 
 
 class Morlet(nn.Module):
-    """κ_h(τ) = exp(−τ²/2s_h²)·cos(2πf_hτ), both learned.
+    """κ_h(τ) = exp(−τ²/2s_h²)·cos(2πf_hτ), a width and a frequency a head.
 
     Heads start at periods spread over the ladder, with s at half a period (our reading).
     """
 
-    def __init__(self, heads: int, context: int) -> None:
+    def __init__(self, heads: int, context: int, learned: bool = True) -> None:
         super().__init__()
         period = _spread(LADDER[0], LADDER[-1], heads)
-        self.log_frequency = nn.Parameter(-period.log())
-        self.log_width = nn.Parameter((period / 2).log())
+        self.log_frequency = nn.Parameter(-period.log(), requires_grad=learned)
+        self.log_width = nn.Parameter((period / 2).log(), requires_grad=learned)
 
     def forward(self, tau: Tensor) -> Tensor:
         """κ at the lags ``tau`` of shape (K,), shape (H, K)."""
@@ -226,13 +233,18 @@ class MorletCrossCorrelation(Mixer):
 
 
 class CausalConvolution(Mixer):
-    """q̃_t = Σ_{0≤τ<K} κ(τ) q_{t−τ} with K = T/2 taps of a learned kernel, scaled to Σ|κ| = 1."""
+    """q̃_t = Σ_{0≤τ<K} κ(τ) q_{t−τ} with K = T/2 taps of a kernel, learned or fixed, scaled to Σ|κ| = 1."""
 
     def __init__(
-        self, heads: int, head_dim: int, context: int, kernel: type[Gaussian] | type[Morlet]
+        self,
+        heads: int,
+        head_dim: int,
+        context: int,
+        kernel: type[Gaussian] | type[Morlet],
+        learned: bool = True,
     ) -> None:
         super().__init__(heads, head_dim, context)
-        self.kernel = kernel(heads, context)
+        self.kernel = kernel(heads, context, learned)
 
     def scales(self) -> dict[str, Tensor]:
         return self.kernel.scales()

@@ -1,4 +1,8 @@
-"""The hyper-parameters, one set for all variants of a profile: a variant differs in its mixer only."""
+"""The hyper-parameters, one set for all variants of a profile: a variant differs in its mixer only.
+
+Each profile has two more after it: ``…-long`` with four times the steps, and ``…-words``, which reads the
+text in words, in windows of half the length.
+"""
 
 import math
 
@@ -17,6 +21,8 @@ class Profile(BaseModel):
     heads: PositiveInt
     width: PositiveInt
     context: PositiveInt
+    vocabulary: PositiveInt | None = None
+    """Tokens are the text's so many most frequent words; without it, characters."""
     dropout: float
     steps: PositiveInt
     batch: PositiveInt
@@ -38,17 +44,26 @@ class Profile(BaseModel):
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
         return self.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
 
+    def longer(self) -> "Profile":
+        """The same with four times the steps."""
+        return self.model_copy(update={"name": f"{self.name}-long", "steps": 4 * self.steps})
+
+    def in_words(self) -> "Profile":
+        """The same on words, windows of half the length."""
+        update = {"name": f"{self.name}-words", "vocabulary": 4096, "context": self.context // 2}
+        return self.model_copy(update=update)
+
 
 PROFILES = {
     profile.name: profile
-    for profile in (
+    for base in (
         Profile(
             name="smoke", layers=2, heads=2, width=32, context=64, dropout=0.0, steps=50, batch=8,
             learning_rate=1e-2, warmup=5, eval_every=10, eval_windows=16, prefix_windows=4,
         ),
         Profile(
-            name="cpu", layers=2, heads=4, width=128, context=256, dropout=0.0, steps=2200, batch=8,
-            learning_rate=4e-3, warmup=100, eval_every=100, eval_windows=64, prefix_windows=32,
+            name="cpu", layers=2, heads=4, width=128, context=256, dropout=0.0, steps=1100, batch=8,
+            learning_rate=4e-3, warmup=100, eval_every=100, eval_windows=64, prefix_windows=16,
         ),
         Profile(
             name="paper", layers=6, heads=6, width=384, context=256, dropout=0.2, steps=5000,
@@ -56,6 +71,7 @@ PROFILES = {
             prefix_windows=32, mixed_precision=True,
         ),
     )
+    for profile in (base, base.longer(), base.in_words())
 }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ class _Frozen(BaseModel):
 
 
 class Estimate(_Frozen):
-    """A mean over windows with its standard error, in nats a character unless said otherwise."""
+    """A mean over windows with its standard error, in nats a token unless said otherwise."""
 
     mean: float
     standard_error: float
@@ -47,12 +47,13 @@ class CorpusIdentity(_Frozen):
     sha256: str
     characters: int
     symbols: int
+    characters_per_token: float
 
 
 class Identity(_Frozen):
     """All that determines a run's result; two runs of one identity are the same run."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     variant: str
     mixer_revision: int
     trainer_revision: int
@@ -98,6 +99,13 @@ class Losses(_Frozen):
     prefix_padded: Estimate
 
 
+class Horizon(_Frozen):
+    """The loss of a model that may see so many tokens ahead of each position; random ones follow."""
+
+    ahead: int
+    loss: Estimate
+
+
 class AuditSummary(_Frozen):
     """Does a prediction change when a later token does? See :mod:`fqk.audit`."""
 
@@ -115,6 +123,7 @@ class Record(_Frozen):
     scales: list[Scales]
     diverged_at: int | None = None
     losses: Losses | None = None
+    horizons: list[Horizon] = []
     audit: AuditSummary | None = None
     sample: str | None = None
 
@@ -159,7 +168,7 @@ def read_record(path: Path) -> Record:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise InputError(f"record {path} is truncated or not of schema 1: {where}: {first['msg']}") from None
+        raise InputError(f"record {path} is truncated or not of schema 2: {where}: {first['msg']}") from None
 
 
 def read_records(results: Path, profile: str) -> Iterator[Record]:

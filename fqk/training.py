@@ -29,6 +29,7 @@ from fqk.profiles import Profile
 from fqk.records import (
     AuditSummary,
     Estimate,
+    Horizon,
     Identity,
     Losses,
     Machine,
@@ -38,7 +39,7 @@ from fqk.records import (
 )
 from fqk.variants import Variant
 
-REVISION = 1
+REVISION = 2
 """Raised whenever training or the final measures change their results."""
 
 
@@ -72,6 +73,7 @@ def identity_of(variant: Variant, profile: Profile, corpus: Corpus, seed: int) -
             sha256=corpus.sha256,
             characters=len(corpus.text),
             symbols=corpus.vocab_size,
+            characters_per_token=corpus.characters_per_token,
         ),
         seed=seed,
     )
@@ -132,6 +134,8 @@ def train(
         InputError: the corpus is too short, the device is not there, or the folder cannot be written.
         DivergedError: the loss left the scale; the record is written and says so.
     """
+    if profile.vocabulary:
+        corpus = corpus.in_words(profile.vocabulary)
     corpus.check(profile.context)
     where = choose_device(device)
     identity = identity_of(variant, profile, corpus, seed)
@@ -256,8 +260,10 @@ class _Run:
             "shuffled": diagnostics.shuffled_losses(model, windows),
             "permutation_floor": diagnostics.permutation_floors(windows),
             "prefix_truncated": diagnostics.prefix_losses(model, few, positions),
-            "prefix_padded": diagnostics.prefix_losses(model, few, positions, self.corpus.vocab_size),
+            "prefix_padded": diagnostics.horizon_losses(model, few, positions, self.corpus.vocab_size),
         }
+        apart = positions[3::4]
+        horizons = [0, *(2**power for power in range(profile.context.bit_length()))]
         found = audit(
             model,
             vocab_size=self.corpus.vocab_size,
@@ -268,6 +274,15 @@ class _Run:
         prompt = self.corpus.decode(windows[0, :32])
         return {
             "losses": Losses(**{name: Estimate.of(values) for name, values in losses.items()}),
+            "horizons": [
+                Horizon(
+                    ahead=h,
+                    loss=Estimate.of(
+                        diagnostics.horizon_losses(model, few, apart, self.corpus.vocab_size, h)
+                    ),
+                )
+                for h in horizons
+            ],
             "audit": AuditSummary(
                 causal=found.causal,
                 first_leak=found.first_leak,

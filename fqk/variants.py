@@ -38,11 +38,12 @@ class Variant:
     revision: int = 1
 
 
-TRAINED, CONTROLS, CAUSAL, HONEST = (
+TRAINED, CONTROLS, CAUSAL, HONEST, LADDER = (
     "every-variant-trained",
     "controls",
     "causal-filters",
     "honest-spectral-attention",
+    "frequency-ladder",
 )
 
 VARIANTS = {
@@ -123,6 +124,21 @@ VARIANTS = {
             "causal", "C6", CAUSAL, "one-sided Morlet wavelet, K = T/2",
         ),
         Variant(
+            "causal-gaussian-fixed",
+            partial(mixers.CausalConvolution, kernel=mixers.Gaussian, learned=False),
+            "causal", "C6", CAUSAL, "the same, not learned",
+        ),
+        Variant(
+            "causal-mexhat-fixed",
+            partial(mixers.CausalConvolution, kernel=mixers.MexicanHat, learned=False),
+            "causal", "C6", CAUSAL, "the same, not learned",
+        ),
+        Variant(
+            "causal-morlet-fixed",
+            partial(mixers.CausalConvolution, kernel=mixers.Morlet, learned=False),
+            "causal", "C6", CAUSAL, "the same, not learned",
+        ),
+        Variant(
             "causal-random-qk", mixers.CausalSpectral, "causal", "C14", HONEST,
             "random-qk made one-sided, K = T",
         ),
@@ -133,6 +149,18 @@ VARIANTS = {
         Variant(
             "causal-multifourier-qk", partial(mixers.CausalSpectral, periods=mixers.LADDER),
             "causal", "C14", HONEST, "multifourier-qk made one-sided, K = T",
+        ),
+        Variant(
+            "multifourier-qk-from-20", partial(mixers.Spectral, periods=(20.0,) * 4),
+            "bilateral", "C8", LADDER, "multifourier-qk, all four periods started at 20",
+        ),
+        Variant(
+            "multifourier-qk-from-linear", partial(mixers.Spectral, periods=(100.0, 83.0, 67.0, 50.0)),
+            "bilateral", "C8", LADDER, "multifourier-qk started at 100, 83, 67 and 50",
+        ),
+        Variant(
+            "multifourier-qk-from-log", partial(mixers.Spectral, periods=(128.0, 32.0, 8.0, 2.0)),
+            "bilateral", "C8", LADDER, "multifourier-qk started at 128, 32, 8 and 2",
         ),
     )
 }  # fmt: skip

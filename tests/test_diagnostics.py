@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from fqk.records import load_model
 from fqk.variants import VARIANTS
 
 POSITIONS = torch.arange(7, 64, 8)
+PADDED = partial(diagnostics.horizon_losses, vocab_size=65)
 
 
 class ReadsAhead(nn.Embedding):
@@ -88,16 +90,16 @@ def test_model_that_reads_ahead_beats_the_floor_on_shuffled_windows(corpus):
     assert (losses < diagnostics.permutation_floors(windows) / 2).all()
 
 
-@pytest.mark.parametrize("vocab_size", [None, 65], ids=["truncated", "padded"])
+@pytest.mark.parametrize("prefix_losses", [diagnostics.prefix_losses, PADDED], ids=["truncated", "padded"])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_prefix_loss_is_the_ordered_loss_if_and_only_if_the_model_is_causal(
-    name, vocab_size, sharp_model, causal_names, corpus
+    name, prefix_losses, sharp_model, causal_names, corpus
 ):
     model, windows = sharp_model(VARIANTS[name]), corpus.windows(64, 5)
     with torch.no_grad():
         log_p = model(windows[:, :-1]).log_softmax(-1)
     ordered = -log_p.gather(2, windows[:, 1:, None])[:, POSITIONS, 0].mean(1)
-    prefix = diagnostics.prefix_losses(model, windows, POSITIONS, vocab_size)
+    prefix = prefix_losses(model, windows, POSITIONS)
     change = (prefix - ordered).abs().max()
     assert change < 1e-5 if name in causal_names else change > 1e-4
 
@@ -109,25 +111,40 @@ def test_prefix_loss_hides_the_future_from_a_trained_model(results, excerpt):
         model = load_model(results, "smoke", name)
         ordered = diagnostics.window_losses(model, windows)
         every = torch.arange(64)
-        for vocab_size in (None, 65):
-            prefix = diagnostics.prefix_losses(model, windows, every, vocab_size)
-            change = (prefix - ordered).abs().max()
-            assert change > 1e-3 if leaks else change < 1e-5, (name, vocab_size)
+        for prefix_losses in (diagnostics.prefix_losses, PADDED):
+            change = (prefix_losses(model, windows, every) - ordered).abs().max()
+            assert change > 1e-3 if leaks else change < 1e-5, (name, prefix_losses)
 
 
-def test_padding_of_a_prefix_loss_is_random_tokens_of_the_vocabulary():
+@pytest.mark.parametrize("ahead", [0, 1, 3])
+def test_a_model_that_reads_one_ahead_needs_a_horizon_of_one(ahead, corpus):
+    """It knows the next token as soon as it may see it, and guesses before."""
+    windows, positions = corpus.windows(64, 20), torch.arange(0, 60, 7)
+    losses = diagnostics.horizon_losses(ReadsAhead(65, 1), windows, positions, 65, ahead)
+    known = torch.full((20,), math.log1p(64 * math.exp(-9)))
+    assert losses.allclose(known, atol=1e-6) if ahead else (losses > 4).all()
+
+
+def test_a_horizon_of_the_whole_window_hides_nothing(sharp_model, corpus):
+    model, windows = sharp_model(VARIANTS["fourier-qk"]), corpus.windows(64, 5)
+    every = torch.arange(64)
+    whole = diagnostics.horizon_losses(model, windows, every, 65, 64)
+    assert whole.allclose(diagnostics.window_losses(model, windows), atol=1e-5)
+
+
+def test_what_lies_beyond_the_horizon_is_random_tokens_of_the_vocabulary():
     class Spy(nn.Embedding):
         def forward(self, tokens):
             seen.append(tokens)
             return super().forward(tokens)
 
     seen, windows = [], torch.full((40, 33), 2)
-    diagnostics.prefix_losses(Spy(4, 4), windows, torch.tensor([0, 10, 31]), vocab_size=4)
-    for tokens, t in zip(seen, (0, 10, 31), strict=True):
+    diagnostics.horizon_losses(Spy(4, 4), windows, torch.tensor([0, 10, 29]), vocab_size=4, horizon=2)
+    for tokens, t in zip(seen, (0, 10, 29), strict=True):
         assert tokens.shape == (40, 32)
-        assert (tokens[:, : t + 1] == 2).all()
-        rest = tokens[:, t + 1 :].flatten()
-        assert t == 31 or rest.bincount(minlength=4).min() > 0.2 * len(rest)
+        assert (tokens[:, : t + 3] == 2).all()
+        rest = tokens[:, t + 3 :].flatten()
+        assert t == 29 or rest.bincount(minlength=4).min() > 0.2 * len(rest)
 
 
 def test_sample_repeats_and_starts_with_its_prompt(results, excerpt):

@@ -24,7 +24,9 @@ def record():
             mixer_revision=1,
             trainer_revision=1,
             profile=PROFILES["smoke"],
-            corpus=records.CorpusIdentity(name="été", sha256="0" * 64, characters=1000, symbols=65),
+            corpus=records.CorpusIdentity(
+                name="été", sha256="0" * 64, characters=1000, symbols=65, characters_per_token=1.0
+            ),
             seed=7,
         ),
         machine=records.Machine(
@@ -39,6 +41,7 @@ def record():
         curve=[records.Point(step=10, train=math.inf, val=math.nan)],
         scales=[records.Scales(step=0, layers=[{"period": [[60.0, 25.0]]}])],
         losses=records.Losses(**dict.fromkeys(records.Losses.model_fields, estimate)),
+        horizons=[records.Horizon(ahead=1, loss=estimate)],
         audit=records.AuditSummary(causal=False, first_leak=(1, 2), lag_profile=[0.0, math.nan]),
         sample="thou\n",
     )
@@ -87,7 +90,7 @@ def test_record_is_json_that_any_reader_takes(record, tmp_path):
         lambda text: text[: len(text) // 2],
         lambda text: "",
         lambda text: "[]",
-        lambda text: text.replace('"schema_version":1', '"schema_version":2'),
+        lambda text: text.replace('"schema_version":2', '"schema_version":1'),
         lambda text: text.replace('"seed":7', '"seed":"seven"'),
         lambda text: text.replace('"seed":7', '"seed":7,"unheard_of":1'),
         lambda text: text.replace('"width":32', '"width":-32'),
@@ -102,7 +105,7 @@ def test_file_that_is_no_record_is_refused_in_one_sentence_that_names_it(record,
     path.write_text(spoilt)
     with pytest.raises(InputError) as refusal:
         read_record(path)
-    assert str(refusal.value).startswith(f"record {path} is truncated or not of schema 1: ")
+    assert str(refusal.value).startswith(f"record {path} is truncated or not of schema 2: ")
     assert "\n" not in str(refusal.value)
 
 
