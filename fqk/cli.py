@@ -31,6 +31,10 @@ results_option = _option(
     "--out", "results", default=RESULTS, type=click.Path(path_type=Path), help="Where records lie."
 )
 steps_option = _option("--steps", type=click.IntRange(min=1), help="Another number of steps, recorded apart.")
+scheduler_option = _option(
+    "--scheduler", help="The address of a Dask scheduler; a local cluster without one."
+)
+workers_option = _option("--workers", type=click.IntRange(min=1), help="Of the local cluster; one a core.")
 json_option = _option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 
 
@@ -103,8 +107,8 @@ def train(
 @device_option
 @results_option
 @steps_option
-@_option("--scheduler", help="The address of a Dask scheduler; a local cluster without one.")
-@_option("--workers", type=click.IntRange(min=1), help="Of the local cluster; one a core.")
+@scheduler_option
+@workers_option
 def sweep(
     variants: tuple[str, ...],
     profile: str,
@@ -130,23 +134,113 @@ def sweep(
 @profile_option
 @results_option
 @json_option
-def report(profile: str, results: Path, as_json: bool) -> None:
-    """Print the records of a profile, a row a variant, the paper's figure beside ours.
+@_option(
+    "--compare",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Another folder of records: each run's loss here and there, exit status 1 if one is 0.05 nats off.",
+)
+def report(profile: str, results: Path, as_json: bool, compare: Path | None) -> None:
+    """Print the records of a profile, of its words and longer runs, the paper's figure beside ours.
 
     Example: fqk report --profile cpu --json
     """
+    from fqk import report as tables
     from fqk.records import read_records
-    from fqk.report import summary
 
-    table = summary(read_records(results, get_profile(profile).name))
-    if table.empty:
+    chosen = get_profile(profile)
+    if compare:
+        runs = (read_records(folder, chosen.name) for folder in (results, compare))
+        table = tables.compare(*runs)
+        click.echo(
+            table.to_json(orient="index", indent=1) if as_json else table.to_string(float_format="%.4f")
+        )
+        sys.exit(int(table.difference.abs().max() > 0.05))
+    found: dict[str, dict[str, Any]] = {}
+    for name in (chosen.name, chosen.in_words().name, chosen.longer().name):
+        if records := list(read_records(results, name)):
+            found[name] = {
+                "losses": tables.summary(records),
+                "loss by tokens seen ahead": tables.horizons(records),
+                "learned periods": tables.periods(records),
+            }
+    if chosen.name not in found:
         raise InputError(f"there are no records of profile {profile} in {results}; run fqk sweep")
     if as_json:
-        click.echo(table.to_json(orient="index", indent=1, force_ascii=False))
+        plain = {
+            name: {
+                kind: json.loads(table.to_json(orient="index", force_ascii=False))
+                for kind, table in kinds.items()
+            }
+            for name, kinds in found.items()
+        }
+        click.echo(json.dumps(plain, indent=1, ensure_ascii=False))
     else:
-        click.echo(table.to_string(float_format="%.3f", na_rep="–"))
-    if missing := [name for name in VARIANTS if name not in table.index]:
+        for name, kinds in found.items():
+            for kind, table in kinds.items():
+                if len(table):
+                    click.echo(f"\n{name}: {kind}\n{table.to_string(float_format='%.3f', na_rep='–')}")
+    if missing := [name for name in VARIANTS if name not in found[chosen.name]["losses"].index]:
         click.echo(f"not recorded: {', '.join(missing)}", err=True)
+
+
+@app.command()
+@profile_option
+@results_option
+@json_option
+def claims(profile: str, results: Path, as_json: bool) -> None:
+    """Print the verdict on each of the paper's fifteen claims, and the figures behind it.
+
+    Example: fqk claims --profile cpu
+    """
+    from fqk.claims import Evidence, verdicts
+
+    found = verdicts(Evidence.of(results, get_profile(profile)))
+    if as_json:
+        click.echo(json.dumps([verdict.as_dict() for verdict in found], indent=1, ensure_ascii=False))
+        return
+    for verdict in found:
+        claim = verdict.claim
+        click.echo(f"{claim.id:4} {verdict.outcome.upper()}: {claim.statement} The paper: {claim.paper}.")
+        for name, figure in verdict.shown().items():
+            click.echo(f"       {name}: {figure}")
+
+
+@app.command()
+@profile_option
+@corpus_option
+@device_option
+@_option(
+    "--out",
+    "results",
+    default=Path("_build/reproduced"),
+    type=click.Path(path_type=Path),
+    help="Where records go.",
+)
+@scheduler_option
+@workers_option
+def reproduce(
+    profile: str, corpus: Path | None, device: str, results: Path, scheduler: str | None, workers: int | None
+) -> None:
+    """Make every run that the claims rest on, decompose, and print the verdicts.
+
+    Example: fqk reproduce --profile smoke
+    """
+    from fqk.corpus import load_corpus
+    from fqk.experiments import experiments
+    from fqk.scales import decompose_all
+    from fqk.sweep import sweep as run
+
+    chosen = get_profile(profile)
+    for experiment in experiments(chosen):
+        click.echo(f"{experiment.question} {experiment.profile.name}, {experiment.seeds} seeds")
+        variants = [get_variant(name) for name in experiment.variants]
+        run(
+            variants, experiment.profile, range(experiment.seeds), corpus, results, device, scheduler, workers
+        )
+    for name in decompose_all(results, chosen, load_corpus(corpus)):
+        click.echo(name)
+    context = click.get_current_context()
+    context.invoke(claims, profile=profile, results=results)
 
 
 @app.command()

@@ -6,6 +6,15 @@ from fqk.profiles import Profile
 from fqk.variants import VARIANTS
 
 HEADLINE = ("base-dot", "fourier-qk", "multifourier-qk")
+LADDERS = (
+    "multifourier-qk",
+    "multifourier-qk-from-20",
+    "multifourier-qk-from-linear",
+    "multifourier-qk-from-log",
+)
+FILTERS = ("causal-gaussian", "causal-mexhat", "causal-morlet")
+SPECTRAL = ("causal-random-qk", "causal-fourier-qk", "causal-multifourier-qk")
+WORDS = ("base-dot", "random-qk", "fourier-qk", "multifourier-qk", *FILTERS, *SPECTRAL)
 
 
 @dataclass(frozen=True)
@@ -20,15 +29,9 @@ class Experiment:
 
 def experiments(profile: Profile) -> list[Experiment]:
     """All that the book's claims rest on, in the order in which it is best run."""
-    causal = [name for name, variant in VARIANTS.items() if variant.family == "causal"]
     return [
         Experiment("What does each variant reach?", profile, tuple(VARIANTS), 3),
-        Experiment("How much do the headline figures vary?", profile, HEADLINE, 5),
-        Experiment(
-            "Is word scale different?",
-            profile.in_words(),
-            ("base-dot", "random-qk", "fourier-qk", "multifourier-qk", *causal),
-            3,
-        ),
+        Experiment("Is word scale different?", profile.in_words(), WORDS, 3),
+        Experiment("How steady are the headline figures?", profile, HEADLINE, 5),
         Experiment("Does an honest gain last?", profile.longer(), ("base-dot", "causal-gaussian-fixed"), 1),
     ]

@@ -287,13 +287,26 @@ class PhaseFixed(Mixer):
         super().__init__(heads, head_dim, context)
         self.register_buffer("theta", 2 * torch.pi * torch.rand(heads, context // 2 + 1))
 
-    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
-        f = torch.fft.rfftfreq(q.shape[1], device=q.device)
+    def phi(self, context: int) -> Tensor:
+        """e^{iθ(f)} at the frequencies of a window of ``context`` tokens, shape (H, ⌊T/2⌋+1)."""
+        f = torch.fft.rfftfreq(context, device=self.theta.device)
         nearest = (f * self.context).round().long().clamp(max=self.context // 2)
         theta = self.theta[:, nearest]
-        theta = theta * (filters.parseval_weights(q.shape[1]) != 1).to(theta)  # DC, Nyquist: real
-        phi = torch.polar(torch.ones_like(theta), theta)
+        theta = theta * (filters.parseval_weights(context) != 1).to(theta)  # DC, Nyquist: real
+        return torch.polar(torch.ones_like(theta), theta)
+
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        phi = self.phi(q.shape[1])
         return filters.spectral(q, phi), filters.spectral(k, phi)
+
+
+class CausalPhaseFixed(PhaseFixed):
+    """The same made one-sided: κ at the lags 0 … T/2 of the model's context, whatever the window's."""
+
+    def forward(self, q: Tensor, k: Tensor) -> QueriesKeys:
+        kernel = filters.kernel_of(self.phi(self.context), self.context)[:, : self.context // 2 + 1]
+        matrix = filters.one_sided(kernel, q.shape[1])
+        return filters.convolve(matrix, q), filters.convolve(matrix, k)
 
 
 class Rotation(Mixer):

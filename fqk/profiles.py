@@ -1,7 +1,7 @@
 """The hyper-parameters, one set for all variants of a profile: a variant differs in its mixer only.
 
 Each profile has two more after it: ``…-long`` with four times the steps, and ``…-words``, which reads the
-text in words, in windows of half the length.
+text in words, of which there are four times fewer: half the window and half the steps.
 """
 
 import math
@@ -49,9 +49,9 @@ class Profile(BaseModel):
         return self.model_copy(update={"name": f"{self.name}-long", "steps": 4 * self.steps})
 
     def in_words(self) -> "Profile":
-        """The same on words, windows of half the length."""
-        update = {"name": f"{self.name}-words", "vocabulary": 4096, "context": self.context // 2}
-        return self.model_copy(update=update)
+        """The same on words, with half the window and half the steps."""
+        half = {"context": self.context // 2, "steps": self.steps // 2}
+        return self.model_copy(update={"name": f"{self.name}-words", "vocabulary": 4096, **half})
 
 
 PROFILES = {

@@ -1,20 +1,59 @@
-"""The records of a profile as one table: a row a variant, the paper's figure beside ours."""
+"""The records of a profile as tables: losses, horizons, scales, and how two folders of records compare.
 
-from collections.abc import Iterable
+Intervals are at 95 %: Student's t over seeds. A run's seed sets its weights, its batches and its random
+filters, so that seeds are independent repetitions, and windows of one run are not.
+"""
 
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 import pandas as pd
+from scipy import stats
 
 from fqk.errors import InputError
 from fqk.records import Losses, Record
 from fqk.variants import VARIANTS
 
+LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds and the half-width of its interval; NaN where there is one seed."""
+
+    mean: float
+    half_width: float
+    seeds: int
+
+    @property
+    def low(self) -> float:
+        return self.mean - self.half_width
+
+    @property
+    def high(self) -> float:
+        return self.mean + self.half_width
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.half_width:.3f}"
+
+
+def interval(values: Sequence[float], comparisons: int = 1) -> Interval:
+    """Student's t interval of a mean; at ``comparisons`` > 1, Bonferroni's, all of which hold together."""
+    count = len(values)
+    if count < 2:
+        return Interval(float(np.mean(values)), np.nan, count)
+    quantile = stats.t.ppf(1 - (1 - LEVEL) / 2 / comparisons, count - 1)
+    return Interval(float(np.mean(values)), float(quantile * stats.sem(values)), count)
+
 
 def summary(records: Iterable[Record]) -> pd.DataFrame:
     """One row a variant of the registry that has records, in its order, indexed by name.
 
-    Losses are means over seeds, in nats a token; ``±`` is the standard error of the ordered loss, over
-    seeds where there are two or more and over windows where there is one. ``first_leak`` is the pair
-    (i, j) of the first seed's audit. Runs that diverged count in ``diverged`` and nowhere else.
+    Losses are means over seeds, in nats a token; ``±`` is the half-width of the interval of the ordered
+    loss, over seeds where there are two or more and over windows where there is one. ``first_leak`` is the
+    pair (i, j) of the first seed's audit. Runs that diverged count in ``diverged`` and nowhere else.
 
     Raises:
         InputError: the records are of different texts, whose numbers do not compare.
@@ -22,17 +61,8 @@ def summary(records: Iterable[Record]) -> pd.DataFrame:
     Columns: claim, paper, seeds, diverged, ordered, ±, shuffled, permutation_floor, prefix_truncated,
     prefix_padded, causal, first_leak.
     """
+    by_variant = _by_variant(records)
     rows = {}
-    by_variant: dict[str, list[Record]] = {}
-    corpora = set()
-    for record in records:
-        by_variant.setdefault(record.identity.variant, []).append(record)
-        corpora.add(f"{record.identity.corpus.name} ({record.identity.corpus.sha256[:8]})")
-    if len(corpora) > 1:
-        raise InputError(
-            f"these records are of different texts, {' and '.join(sorted(corpora))}, which do not compare; "
-            "keep each text's results in a folder of its own"
-        )
     for name, variant in VARIANTS.items():
         if name not in by_variant:
             continue
@@ -45,12 +75,103 @@ def summary(records: Iterable[Record]) -> pd.DataFrame:
         }
         if runs:
             losses, audits = zip(*runs, strict=True)
-            ordered = pd.Series([loss.ordered.mean for loss in losses])
-            error = ordered.sem() if len(runs) > 1 else losses[0].ordered.standard_error
-            row |= {"ordered": ordered.mean(), "±": error}
+            ordered = interval([loss.ordered.mean for loss in losses])
+            one = losses[0].ordered
+            within = stats.t.ppf((1 + LEVEL) / 2, one.windows - 1) * one.standard_error
+            row |= {"ordered": ordered.mean, "±": within if len(runs) == 1 else ordered.half_width}
             for kind in [kind for kind in Losses.model_fields if kind != "ordered"]:
-                row[kind] = pd.Series([getattr(loss, kind).mean for loss in losses]).mean()
+                row[kind] = np.mean([getattr(loss, kind).mean for loss in losses])
             row["causal"] = all(found.causal for found in audits)
             row["first_leak"] = audits[0].first_leak
         rows[name] = row
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def horizons(records: Iterable[Record]) -> pd.DataFrame:
+    """The loss of each variant by how many tokens ahead it may see: mean over seeds, nats a token.
+
+    A row a variant, a column a horizon; see :func:`fqk.diagnostics.horizon_losses`.
+    """
+    points = pd.DataFrame(
+        [
+            {"variant": record.identity.variant, "ahead": point.ahead, "loss": point.loss.mean}
+            for record in records
+            for point in record.horizons
+        ],
+        columns=["variant", "ahead", "loss"],
+    )
+    table = points.pivot_table(index="variant", columns="ahead", values="loss")
+    return table.reindex([name for name in VARIANTS if name in table.index])
+
+
+def scales(records: Iterable[Record]) -> pd.DataFrame:
+    """Every time scale at every logged step: one row a variant, seed, step, layer, head and rung.
+
+    Further columns, where the mixer has them: period and width in tokens, bandwidth in cycles per token,
+    amplitude. Rung 0 is the one that started with the longest period.
+    """
+    return pd.DataFrame(
+        [
+            {
+                "variant": record.identity.variant,
+                "seed": record.identity.seed,
+                "step": logged.step,
+                "layer": layer,
+                "head": head,
+                "rung": rung,
+                **{name: heads[head][rung] for name, heads in values.items()},
+            }
+            for record in records
+            for logged in record.scales
+            for layer, values in enumerate(logged.layers)
+            for head, rungs in enumerate(next(iter(values.values())))
+            for rung in range(len(rungs))
+        ]
+    )
+
+
+def periods(records: Iterable[Record]) -> pd.DataFrame:
+    """The learned periods at the end of training, in tokens: the median over layers, heads and seeds.
+
+    A row a variant that learns periods, a column a rung.
+    """
+    table = scales(records)
+    if "period" not in table:
+        return pd.DataFrame()
+    last = table[table.step == table.groupby(["variant", "seed"]).step.transform("max")]
+    return last.pivot_table(index="variant", columns="rung", values="period", aggfunc="median")
+
+
+def compare(records: Iterable[Record], others: Iterable[Record]) -> pd.DataFrame:
+    """The ordered loss of each run that is in both, in nats a token: ``here``, ``there``, ``difference``.
+
+    Indexed by run, ``<variant> seed <k>``. Runs count as the same when their identities are equal: variant,
+    hyper-parameters, text, seed and revisions.
+
+    Raises:
+        InputError: there is no such run.
+    """
+    there = {record.identity: record.losses for record in others}
+    rows = {
+        f"{identity.variant} seed {identity.seed}": {"here": losses.ordered.mean, "there": other.ordered.mean}
+        for record in records
+        for identity, losses in [(record.identity, record.losses)]
+        if losses and (other := there.get(identity))
+    }
+    if not rows:
+        raise InputError("no run is in both folders under one identity: variant, profile, text, seed")
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    return table.assign(difference=table.here - table.there)
+
+
+def _by_variant(records: Iterable[Record]) -> dict[str, list[Record]]:
+    by_variant, corpora = defaultdict(list), set()
+    for record in records:
+        by_variant[record.identity.variant].append(record)
+        corpora.add(f"{record.identity.corpus.name} ({record.identity.corpus.sha256[:8]})")
+    if len(corpora) > 1:
+        raise InputError(
+            f"these records are of different texts, {' and '.join(sorted(corpora))}, which do not compare; "
+            "keep each text's results in a folder of its own"
+        )
+    return by_variant

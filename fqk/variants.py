@@ -96,6 +96,10 @@ VARIANTS = {
             "a fixed random all-pass filter",
         ),
         Variant(
+            "causal-phase-fixed", mixers.CausalPhaseFixed, "phase", "C5", CONTROLS,
+            "the same made one-sided, K = T/2 + 1",
+        ),
+        Variant(
             "rotation-shared", partial(mixers.Rotation, shared=True), "metric", "C7", CONTROLS,
             "one random rotation on queries and keys",
         ),

@@ -53,6 +53,7 @@ def causal_names():
         "causal-gaussian-fixed",
         "causal-mexhat-fixed",
         "causal-morlet-fixed",
+        "causal-phase-fixed",
         "causal-random-qk",
         "causal-fourier-qk",
         "causal-multifourier-qk",
