@@ -303,6 +303,22 @@ def audit(
 
 @app.command()
 @profile_option
+@results_option
+@corpus_option
+def emd(profile: str, results: Path, corpus: Path | None) -> None:
+    """Compare the learned periods with those that EMD finds in queries and keys, and in five nulls.
+
+    Example: fqk emd --profile cpu
+    """
+    from fqk.corpus import load_corpus
+    from fqk.scales import decompose_all
+
+    for line in decompose_all(results, get_profile(profile), load_corpus(corpus)):
+        click.echo(line)
+
+
+@app.command()
+@profile_option
 @seed_option
 @device_option
 def book(profile: str, seed: int, device: str) -> None:

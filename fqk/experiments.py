@@ -6,7 +6,7 @@ from fqk.profiles import Profile
 from fqk.variants import VARIANTS
 
 HEADLINE = ("base-dot", "fourier-qk", "multifourier-qk")
-LADDERS = (
+STARTS = (
     "multifourier-qk",
     "multifourier-qk-from-20",
     "multifourier-qk-from-linear",

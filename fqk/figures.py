@@ -6,7 +6,7 @@ clear ground, which reads in light and dark; the book's style sheet gives text t
 """
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
@@ -23,7 +23,9 @@ from torch import Tensor
 
 from fqk import filters
 from fqk.audit import Audit
+from fqk.claims import Verdict
 from fqk.records import Record
+from fqk.report import Interval, interval
 from fqk.variants import VARIANTS
 
 # Okabe & Ito's palette, which colour-blind readers can tell apart, with its grey in place of black.
@@ -58,6 +60,13 @@ REPORTED = {
     "prefix_padded": "prefix, padded",
 }
 NATS = "nats a character"
+NULLS = {
+    "trained": FUTURE,
+    "untrained": "#E69F00",
+    "surrogates": "#CC79A7",
+    "white noise": "#56B4E9",
+    "base-dot": GREY,
+}
 
 
 class BookRenderer(PlotlyRenderer):  # type: ignore[misc]
@@ -74,7 +83,7 @@ pio.renderers.default = "fqk"
 
 
 def loss_curves(records: Iterable[Record], reference: bool = True) -> go.Figure:
-    """Validation loss over steps, a line a variant: the mean over seeds ± its standard error.
+    """Validation loss over steps, a line a variant: the mean over seeds with its interval.
 
     ``reference`` draws a uniform guess and, for TinyShakespeare, the paper's base-dot.
     """
@@ -96,7 +105,7 @@ def loss_curves(records: Iterable[Record], reference: bool = True) -> go.Figure:
             name=name,
             x=seeds.mean().index,
             y=seeds.mean(),
-            error_y={"array": seeds.sem(), "thickness": 1, "width": 2},
+            error_y={"array": seeds.agg(_half_width), "thickness": 1, "width": 2},
             mode="lines",
             line={
                 "color": COLOURS[family],
@@ -115,8 +124,16 @@ def loss_curves(records: Iterable[Record], reference: bool = True) -> go.Figure:
             _reference(figure, paper, f"the paper's base-dot, {paper}", "top")
     figure.update_layout(legend={"maxheight": 230})
     figure.update_xaxes(title="step", rangemode="tozero")
-    figure.update_yaxes(title=f"validation loss, {NATS}")
+    figure.update_yaxes(title=f"validation loss, {_nats(records)}")
     return _styled(figure, "Validation loss over training", height=400 + 10 * len(drawn))
+
+
+def _half_width(values: "pd.Series[float]") -> float:
+    return interval(list(values)).half_width
+
+
+def _nats(records: Iterable[Record]) -> str:
+    return "nats a word" if any(record.identity.profile.vocabulary for record in records) else NATS
 
 
 def _reference(figure: go.Figure, loss: float, text: str, side: str) -> None:
@@ -156,6 +173,99 @@ def losses(summary: pd.DataFrame) -> go.Figure:
             text=name, x=0, xref="paper", xanchor="left", y=name, yshift=13, showarrow=False
         )
     return _styled(figure, "Losses by variant", height=190 + 38 * len(rows))
+
+
+def horizons(table: pd.DataFrame, variants: Iterable[str] | None = None) -> go.Figure:
+    """The loss by how many tokens ahead each prediction may see, of :func:`fqk.report.horizons`."""
+    rows = table if variants is None else table.loc[[name for name in variants if name in table.index]]
+    figure = go.Figure()
+    for name, losses in rows.iterrows():
+        family = VARIANTS[str(name)].family
+        siblings = [other for other in rows.index if VARIANTS[other].family == family]
+        figure.add_scatter(
+            name=name,
+            x=[str(ahead) for ahead in rows.columns],
+            y=losses,
+            mode="lines+markers",
+            line={"color": COLOURS[family], "dash": DASHES[siblings.index(name) % len(DASHES)]},
+            hovertemplate="%{x} tokens ahead: %{y:.3f} nats",
+        )
+    figure.update_xaxes(title="tokens ahead that the model may see", type="category")
+    figure.update_yaxes(title=f"loss, {NATS}", rangemode="tozero")
+    return _styled(figure, "The loss by how much future is shown", height=400 + 10 * len(rows))
+
+
+def gains(found: Mapping[str, Interval], title: str, unit: str = NATS) -> go.Figure:
+    """Gains over base-dot with their intervals, a row a variant: right of zero is better than base-dot."""
+    names = list(found)
+    colours = [COLOURS[VARIANTS[name].family] for name in names]
+    figure = go.Figure()
+    figure.add_scatter(
+        x=[gain.mean for gain in found.values()],
+        y=names,
+        error_x={"array": [gain.half_width for gain in found.values()], "color": GREY, "thickness": 2},
+        mode="markers",
+        marker={"color": colours, "size": 10},
+        hovertemplate="%{y}: %{x:.3f} nats",
+        showlegend=False,
+    )
+    figure.add_vline(0, line={"color": GREY, "dash": "dot", "width": 1})
+    figure.update_xaxes(title=f"gain over base-dot, {unit}")
+    figure.update_yaxes(autorange="reversed")
+    return _styled(figure, title, height=170 + 34 * len(names))
+
+
+def gaps(summary: pd.DataFrame) -> go.Figure:
+    """The paper's diagnostic against the audit: shuffled less ordered loss, a row a verdict."""
+    rows = summary.dropna(subset="ordered")
+    figure = go.Figure()
+    for verdict, causal, colour in (("causal", True, PAST), ("leaks", False, FUTURE)):
+        chosen = rows[rows.causal.eq(causal)]
+        figure.add_scatter(
+            name=verdict,
+            x=chosen.shuffled - chosen.ordered,
+            y=[verdict] * len(chosen),
+            text=chosen.index,
+            mode="markers",
+            marker={"color": colour, "size": 11, "opacity": 0.6},
+            hovertemplate="%{text}: %{x:.2f} nats",
+        )
+    figure.update_xaxes(title=f"gap, shuffled less ordered loss, {NATS}", rangemode="tozero")
+    figure.update_yaxes(title="the audit")
+    return _styled(figure, "The gap, by what the audit says", height=280)
+
+
+def periods(scales: pd.DataFrame, variants: Iterable[str], paper: Iterable[float] = ()) -> go.Figure:
+    """Learned periods over training, of :func:`fqk.report.scales`: a panel a variant, a line a head.
+
+    ``paper`` are the periods that the paper reports, as dotted lines.
+    """
+    names = [name for name in variants if name in set(scales.variant)]
+    rungs = [FUTURE, PAST, "#009E73", "#CC79A7"]
+    figure = make_subplots(
+        rows=max(1, len(names)), cols=1, subplot_titles=names, vertical_spacing=0.3 / max(1, len(names))
+    )
+    for row, name in enumerate(names, start=1):
+        of_variant = scales[scales.variant == name]
+        for (_, rung), lines in of_variant.groupby(["variant", "rung"]):
+            paths = [path for _, path in lines.groupby(["seed", "layer", "head"])]
+            figure.add_scatter(
+                name=f"rung {rung + 1}",
+                x=[step for path in paths for step in (*path.step, None)],
+                y=[period for path in paths for period in (*path.period, None)],
+                mode="lines",
+                line={"color": rungs[rung % len(rungs)], "width": 1},
+                opacity=0.7,
+                showlegend=row == 1,
+                hovertemplate="step %{x}: %{y:.1f} tokens",
+                row=row,
+                col=1,
+            )
+        for period in paper:
+            figure.add_hline(period, line={"color": GREY, "dash": "dot", "width": 1}, row=row, col=1)
+        figure.update_yaxes(title="period, tokens", type="log", row=row, col=1)
+    figure.update_xaxes(title="step", row=len(names) or 1, col=1)
+    return _styled(figure, "Learned periods over training", height=160 + 260 * max(1, len(names)))
 
 
 def spectrum_and_kernel(phi: Tensor, context: int) -> go.Figure:
@@ -338,6 +448,21 @@ def _styled(figure: go.Figure, title: str, caption: str = "", height: int = 420)
         legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
         hovermode="closest",
     )
+
+
+def verdict_table(found: Iterable[Verdict]) -> HTML:
+    """The claims with the paper's figures, the verdicts and the figures behind them, a row a claim."""
+    rows = [
+        {
+            "claim": verdict.claim.id,
+            "in our words": verdict.claim.statement,
+            "the paper": verdict.claim.paper,
+            "verdict": str(verdict.outcome),
+            "the figures behind it": "; ".join(f"{name} {text}" for name, text in verdict.shown().items()),
+        }
+        for verdict in found
+    ]
+    return table(pd.DataFrame(rows).set_index("claim"), "The verdicts")
 
 
 def table(frame: pd.DataFrame, caption: str) -> HTML:

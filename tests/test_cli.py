@@ -49,7 +49,7 @@ def test_train_then_report_then_audit(fqk, text: Path, tmp_path: Path) -> None:
         ran = fqk("train", variant, "--profile", "smoke", "--corpus", text, "--out", out)
         assert ran.status == 0
         assert ran.out.startswith(f"{variant}: ")
-    report = json.loads(fqk("report", "--profile", "smoke", "--out", out, "--json").out)
+    report = json.loads(fqk("report", "--profile", "smoke", "--out", out, "--json").out)["smoke"]["losses"]
     assert report["base-dot"]["causal"] is True
     assert report["fourier-qk"]["causal"] is False
     assert report["fourier-qk"]["paper"] == 0.608
@@ -58,6 +58,20 @@ def test_train_then_report_then_audit(fqk, text: Path, tmp_path: Path) -> None:
     table = fqk("report", "--profile", "smoke", "--out", out)
     assert "fourier-qk" in table.out
     assert "not recorded: random-qk" in table.err
+
+    same = fqk("report", "--profile", "smoke", "--out", out, "--compare", out)
+    assert (same.status, "fourier-qk seed 0" in same.out) == (0, True)
+    moved = tmp_path / "moved/smoke/base-dot/seed0"
+    moved.mkdir(parents=True)
+    record["losses"]["ordered"]["mean"] += 0.06
+    (moved / "record.json").write_text(json.dumps(record))
+    assert fqk("report", "--profile", "smoke", "--out", out, "--compare", tmp_path / "moved").status == 1
+
+    claims = json.loads(fqk("claims", "--profile", "smoke", "--out", out, "--json").out)
+    assert [claim["id"] for claim in claims] == [f"C{number}" for number in range(15)]
+    assert {claim["outcome"] for claim in claims} == {"cannot be decided here"}
+    assert "C3   CANNOT BE DECIDED HERE" in fqk("claims", "--profile", "smoke", "--out", out).out
+    assert claims[1]["missing"] == "base-dot at smoke, seed 1, 2"
 
     causal = fqk("audit", "base-dot", "--profile", "smoke", "--out", out)
     assert (causal.status, "is causal" in causal.out) == (0, True)

@@ -11,7 +11,7 @@ from fqk.audit import audit
 from fqk.mixers import LADDER, Bumps, CausalSpectral
 from fqk.model import build_model
 from fqk.records import Point, read_records
-from fqk.report import summary
+from fqk.report import Interval, horizons, interval, scales, summary
 from fqk.variants import VARIANTS
 
 
@@ -50,7 +50,7 @@ def test_loss_curves_hold_the_validation_losses(records):
         assert line.line.color == figures.COLOURS[VARIANTS[line.name].family]
 
 
-def test_seeds_become_a_mean_with_its_standard_error(records):
+def test_seeds_become_a_mean_with_its_interval(records):
     first = records[0]
     curve = [Point(step=p.step, train=p.train, val=p.val + 0.2) for p in first.curve]
     second = first.model_copy(
@@ -58,7 +58,7 @@ def test_seeds_become_a_mean_with_its_standard_error(records):
     )
     (line,) = figures.loss_curves([first, second]).data
     np.testing.assert_allclose(line.y, [point.val + 0.1 for point in first.curve])
-    np.testing.assert_allclose(line.error_y.array, 0.1)
+    np.testing.assert_allclose(line.error_y.array, interval([0, 0.2]).half_width)
 
 
 def test_the_paper_is_a_reference_on_its_own_text_only(records):
@@ -86,6 +86,39 @@ def test_losses_hold_the_summary(rows):
         assert list(drawn[name].y) == list(rows.index)
         np.testing.assert_allclose(list(drawn[name].x), rows[column].astype(float))
     np.testing.assert_allclose(list(drawn["ordered"].error_x.array), rows["±"])
+
+
+def test_horizons_hold_the_table(records):
+    table = horizons(records)
+    drawn = traces(figures.horizons(table))
+    for name in table.index:
+        assert list(drawn[name].x) == [str(ahead) for ahead in table.columns]
+        np.testing.assert_allclose(drawn[name].y, table.loc[name])
+    assert list(traces(figures.horizons(table, ["base-dot", "fnet"]))) == ["base-dot"]
+
+
+def test_gains_hold_their_intervals():
+    found = {"causal-gaussian": Interval(0.1, 0.05, 3), "projection": Interval(-0.2, 0.01, 3)}
+    (points,) = figures.gains(found, "Gains").data
+    assert list(points.y) == list(found)
+    assert list(points.x) == [0.1, -0.2]
+    assert list(points.error_x.array) == [0.05, 0.01]
+
+
+def test_gaps_are_split_by_the_audit(rows):
+    drawn = traces(figures.gaps(rows))
+    for verdict, name in (("causal", "base-dot"), ("leaks", "multifourier-qk")):
+        assert list(drawn[verdict].text) == [name]
+        np.testing.assert_allclose(list(drawn[verdict].x), [rows.shuffled[name] - rows.ordered[name]])
+
+
+def test_periods_hold_every_head_at_every_step(records):
+    figure = figures.periods(scales(records), ["base-dot", "multifourier-qk"], paper=[49])
+    last = records[1].scales[-1].layers
+    assert len(figure.data) == 4
+    for rung, lines in enumerate(figure.data):
+        ends = [y for x, y in zip(lines.x, lines.y, strict=True) if x == 50]
+        assert ends == [heads[rung] for layer in last for heads in layer["period"]]
 
 
 def test_losses_of_no_finished_run_are_an_empty_figure(records):
