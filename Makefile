@@ -12,9 +12,8 @@ book: .venv/book ## set up, execute every chapter, render the book
 test: .venv/test ## all tests
 	$(BIN)/python -m pytest
 
-reproduce: .venv/book ## train every variant again, beside the committed records: PROFILE=smoke, cpu or paper
-	$(BIN)/fqk sweep --profile $(PROFILE) --out _build/reproduced
-	$(BIN)/fqk report --profile $(PROFILE) --out _build/reproduced
+reproduce: .venv/book ## every run and every verdict again, beside the committed records: PROFILE=smoke, cpu or paper
+	$(BIN)/fqk reproduce --profile $(PROFILE) --out _build/reproduced
 
 gpu: .venv/book ## the paper profile's most telling variants, several at once on one card; goes on where it stopped
 	timeout $(GPU_TIME) $(BIN)/fqk sweep base-dot multifourier-qk fourier-qk random-qk morlet-xcorr \

@@ -1,5 +1,6 @@
 """The files around the package agree with each other, and with the records."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import torch
 import fqk
 from fqk.corpus import TINYSHAKESPEARE_SHA256, load_corpus
 from fqk.diagnostics import window_losses
+from fqk.experiments import experiments
 from fqk.profiles import PROFILES
 from fqk.records import load_model, read_record, read_records
 from fqk.report import summary
@@ -63,15 +65,20 @@ def test_the_readme_quotes_the_records() -> None:
         assert (verdict == "causal") == row.causal
 
 
-def test_every_variant_has_a_committed_record_of_the_same_text_and_revision() -> None:
-    records = list(read_records(ROOT / "results", "cpu"))
-    assert {record.identity.variant for record in records} == set(VARIANTS)
-    for record in records:
-        identity = record.identity
-        assert identity.corpus.sha256 == TINYSHAKESPEARE_SHA256
-        assert identity.profile == PROFILES["cpu"]
-        assert identity.mixer_revision == VARIANTS[identity.variant].revision
-        assert identity.trainer_revision == REVISION
+@pytest.mark.parametrize("profile", ["cpu", "smoke"])
+def test_every_run_that_the_claims_need_is_committed_of_the_same_text_and_revisions(profile: str) -> None:
+    for experiment in experiments(PROFILES[profile]):
+        found = {
+            (record.identity.variant, record.identity.seed): record.identity
+            for record in read_records(ROOT / "results", experiment.profile.name)
+        }
+        for run in itertools.product(experiment.variants, range(experiment.seeds)):
+            assert run in found, experiment.profile.name
+        for identity in found.values():
+            assert identity.corpus.sha256 == TINYSHAKESPEARE_SHA256
+            assert identity.profile == experiment.profile
+            assert identity.mixer_revision == VARIANTS[identity.variant].revision
+            assert identity.trainer_revision == REVISION
 
 
 def test_the_committed_weights_are_the_recorded_models() -> None:

@@ -46,13 +46,13 @@ def waves(periods, length, rng, noise=0.1, shape=()):
 
 
 @pytest.mark.parametrize("periods", [(8, 40), (5, 16)])
-@pytest.mark.parametrize("form", ["EMD", "EEMD"])
-def test_two_tones_are_found_at_their_periods(periods, form):
+@pytest.mark.parametrize(("form", "tolerance"), [("EMD", 0.05), ("EEMD", 0.1)])
+def test_two_tones_are_found_at_their_periods(periods, form, tolerance):
     t = np.arange(800)
     signal = sum(np.sin(2 * np.pi * t / period + 1) for period in periods)
     found = scales.mean_periods(scales.decomposers(0)[form](signal))
     for period in periods:
-        assert np.abs(found / period - 1).min() < 0.05
+        assert np.abs(found / period - 1).min() < tolerance
 
 
 def test_white_noise_is_given_a_dyadic_ladder(rng):
@@ -289,7 +289,7 @@ def test_runs_without_weights_are_skipped_and_said_to_be(results, excerpt, tmp_p
 def test_what_cannot_be_decomposed_is_refused(results, corpus, excerpt, tmp_path):
     with pytest.raises(InputError, match="base-dot does not learn four periods"):
         scales.decompose(results, "smoke", "base-dot", 0, excerpt)
-    with pytest.raises(InputError, match="was trained on excerpt, not tinyshakespeare|not nine-plays"):
+    with pytest.raises(InputError, match="was trained on excerpt, not "):
         scales.decompose(results, "smoke", "multifourier-qk", 0, corpus)
     with pytest.raises(InputError, match="there are no runs of multifourier-qk at smoke"):
         list(scales.decompose_all(tmp_path, PROFILES["smoke"], corpus))
