@@ -17,7 +17,11 @@ import plotly
 from papermill.exceptions import PapermillExecutionError
 
 from fqk.errors import InputError
+from fqk.experiments import experiments
+from fqk.profiles import get_profile
 from fqk.records import RESULTS, read_records
+from fqk.training import REVISION
+from fqk.variants import VARIANTS
 
 SOURCES = ("_config.yml", "_toc.yml", "book", "notebooks")
 STAGE = Path("_build/stage")
@@ -39,15 +43,11 @@ def build(profile: str, seed: int, device: str) -> Path:
 
     Raises:
         InputError: the current folder is not the project's, or holds no record of the profile.
-        BookError: a notebook raised, Jupyter Book warned, or a page lost a figure.
+        BookError: a record is stale, a notebook raised, Jupyter Book warned, or a page lost a figure.
     """
     if missing := [name for name in SOURCES if not Path(name).exists()]:
         raise InputError(f"{missing[0]} is not here; the book is built from the project's root")
-    if not any(read_records(RESULTS, profile)):
-        raise InputError(
-            f"there are no records of profile {profile} in {RESULTS}; "
-            f"fqk sweep --profile {profile} makes them"
-        )
+    check_records(profile)
     shutil.rmtree(STAGE, ignore_errors=True)
     shutil.copytree("book", STAGE / "book")
     (STAGE / "notebooks").mkdir()
@@ -62,6 +62,29 @@ def build(profile: str, seed: int, device: str) -> Path:
     for source, notebook in zip(notebooks, executed, strict=True):
         check_figures(notebook, html / source.with_suffix(".html"))
     return html / "index.html"
+
+
+def check_records(profile: str) -> None:
+    """Every record that the book reads was made by the mixers, the trainer and the profiles as they are.
+
+    Raises:
+        InputError: there is none of the profile.
+        BookError: one is stale; its run says which.
+    """
+    if not any(read_records(RESULTS, profile)):
+        raise InputError(
+            f"there are no records of profile {profile} in {RESULTS}; "
+            f"fqk reproduce --profile {profile} --out {RESULTS} makes them"
+        )
+    for experiment in experiments(get_profile(profile)):
+        for record in read_records(RESULTS, experiment.profile.name):
+            made = record.identity
+            now = (VARIANTS[made.variant].revision, REVISION, experiment.profile)
+            if (made.mixer_revision, made.trainer_revision, made.profile) != now:
+                raise BookError(
+                    f"the record of {made.variant} seed {made.seed} at {made.profile.name} is stale: the code's "
+                    "revisions or its profile have changed since; train it again"
+                )
 
 
 def execute(notebook: Path, parameters: dict[str, Any]) -> nbformat.NotebookNode:

@@ -14,6 +14,7 @@ STARTS = (
 )
 FILTERS = ("causal-gaussian", "causal-mexhat", "causal-morlet")
 SPECTRAL = ("causal-random-qk", "causal-fourier-qk", "causal-multifourier-qk")
+LONGER = ("base-dot", "causal-morlet")  # the best causal filter of the shorter runs' first seed
 WORDS = ("base-dot", "random-qk", "fourier-qk", "multifourier-qk", *FILTERS, *SPECTRAL)
 
 
@@ -33,5 +34,5 @@ def experiments(profile: Profile) -> list[Experiment]:
         Experiment("What does each variant reach?", profile, tuple(VARIANTS), 3),
         Experiment("Is word scale different?", profile.in_words(), WORDS, 3),
         Experiment("How steady are the headline figures?", profile, HEADLINE, 5),
-        Experiment("Does an honest gain last?", profile.longer(), ("base-dot", "causal-gaussian-fixed"), 1),
+        Experiment("Does an honest gain last?", profile.longer(), LONGER, 1),
     ]

@@ -15,7 +15,8 @@ from playwright.sync_api import sync_playwright
 from fqk import book
 from fqk.book import BookError, build, check_figures
 from fqk.errors import InputError
-from fqk.records import read_records
+from fqk.profiles import PROFILES
+from fqk.records import read_record, read_records, write_record
 from fqk.report import summary
 
 ROOT = Path(__file__).parents[1]
@@ -219,6 +220,20 @@ def test_the_book_is_built_from_the_project_and_its_records(tmp_path, monkeypatc
     with pytest.raises(InputError, match="no records of profile smoke"):
         build("smoke", 0, "cpu")
     assert not Path("_build").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"trainer_revision": 0}, {"mixer_revision": 0}, {"profile": PROFILES["cpu"]}]
+)
+def test_a_stale_record_is_named(tmp_path, monkeypatch, results, change):
+    monkeypatch.chdir(tmp_path)
+    record = read_record(results / "smoke/base-dot/seed0/record.json")
+    write_record(record, Path("results/smoke/base-dot/seed0"))
+    book.check_records("smoke")
+    stale = record.model_copy(update={"identity": record.identity.model_copy(update=change)})
+    write_record(stale, Path("results/smoke/base-dot/seed0"))
+    with pytest.raises(BookError, match=r"base-dot seed 0 at .* is stale"):
+        book.check_records("smoke")
 
 
 def test_a_notebook_that_raises_is_named(tmp_path, monkeypatch):
