@@ -82,8 +82,8 @@ def check_records(profile: str) -> None:
             now = (VARIANTS[made.variant].revision, REVISION, experiment.profile)
             if (made.mixer_revision, made.trainer_revision, made.profile) != now:
                 raise BookError(
-                    f"the record of {made.variant} seed {made.seed} at {made.profile.name} is stale: the code's "
-                    "revisions or its profile have changed since; train it again"
+                    f"the record of {made.variant} seed {made.seed} at {made.profile.name} is stale: the "
+                    "code's revisions or its profile have changed since; train it again"
                 )
 
 

@@ -27,10 +27,12 @@ def rng():
 
 @pytest.fixture(scope="module")
 def decomposed(results, excerpt, tmp_path_factory):
-    """The results folder, multifourier-qk's run decomposed; and what was said."""
+    """The results folder, multifourier-qk's run decomposed; and what was said. EEMD by one trial."""
     folder = tmp_path_factory.mktemp("decomposed") / "results"
     shutil.copytree(results, folder)
-    return folder, list(scales.decompose_all(folder, PROFILES["smoke"], excerpt))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scales, "TRIALS", 1)
+        return folder, list(scales.decompose_all(folder, PROFILES["smoke"], excerpt))
 
 
 def waves(periods, length, rng, noise=0.1, shape=()):
@@ -186,7 +188,7 @@ def test_exchange_rejects_a_true_null_as_often_as_it_says(rng):
 
 
 def test_tones_at_the_learned_periods_beat_the_nulls_and_noise_does_not(rng):
-    shape = (1, 5, scales.WINDOWS, 2)
+    shape = (1, 5, scales.WINDOWS, 1)
     learned = np.broadcast_to(LADDER, (1, 5, 4))
     tones = waves(LADDER, 256, rng, shape=shape)
     noise = {
@@ -223,7 +225,7 @@ def test_a_run_is_decomposed_and_its_file_read_back(decomposed, results, excerpt
             "surrogates": (4, 5),
             "untrained": (4, 2),
             "base-dot": (4, 2),
-            "random ladders": (4, 5),
+            "random ladders": (1, 100),
         }
         for null, blocks in comparison.blocks.items():
             assert np.mean(blocks, 0)[0] == pytest.approx(np.mean(comparison.misfits["trained"]), abs=1e-4)
@@ -243,6 +245,7 @@ def test_the_same_run_gives_the_same_file_and_is_not_decomposed_twice(
 ):
     path = decomposed[0] / "smoke/multifourier-qk/seed0/emd.json"
     shutil.copytree(results, tmp_path / "results")
+    monkeypatch.setattr(scales, "TRIALS", 1)
     found = scales.decompose(tmp_path / "results", "smoke", "multifourier-qk", 0, excerpt)
     assert (tmp_path / "results/smoke/multifourier-qk/seed0/emd.json").read_bytes() == path.read_bytes()
     monkeypatch.setattr(scales, "compare", None)
@@ -315,4 +318,7 @@ def test_verdict_takes_the_blocks_of_all_seeds_together(decomposed):
     assert three.loc[row, "misfit"] == pytest.approx(one.loc[row, "misfit"])
     assert three.loc[row, "p"] == scales.exchange(np.array(found.comparisons["EMD"].blocks["untrained"] * 3))
     assert len(one) == 10
+    ladders = ("multifourier-qk", "EMD", "random ladders")
+    assert three.loc[ladders, "blocks"] == 1
+    assert three.loc[ladders, "p"] == pytest.approx(one.loc[ladders, "p"])
     assert scales.verdict([]).empty
