@@ -223,10 +223,10 @@ def _decomposition(evidence: Evidence) -> Finding:
         raise MissingError(f"{SEEDS} decompositions of multifourier-qk at {evidence.profile.name}")
     figures: dict[str, Figure] = {}
     table = pooled(found).loc["multifourier-qk"]
-    for (form, null), row in table.iterrows():
-        texts = f"{row.misfit:.3f} octaves, {row.null_misfit:.3f} for {null}, p = {row.p:.4f}"
-        figures[f"{form} against {null}"] = texts
-    return _whether((table.loc["EMD"].p < 0.05).all()), figures
+    for row in table.reset_index().itertuples():
+        texts = f"{row.misfit:.3f} octaves, {row.null_misfit:.3f} for {row.null}, p = {row.p:.4f}"
+        figures[f"{row.form} against {row.null}"] = texts
+    return _whether(bool((table.loc["EMD"].p < 0.05).all())), figures
 
 
 def _morlet(evidence: Evidence) -> Finding:

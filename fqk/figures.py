@@ -23,9 +23,10 @@ from torch import Tensor
 
 from fqk import filters
 from fqk.audit import Audit
-from fqk.claims import Verdict
+from fqk.claims import Outcome, Verdict
 from fqk.records import Record
 from fqk.report import Interval, interval
+from fqk.scales import Decomposition
 from fqk.variants import VARIANTS
 
 # Okabe & Ito's palette, which colour-blind readers can tell apart, with its grey in place of black.
@@ -66,6 +67,12 @@ NULLS = {
     "surrogates": "#CC79A7",
     "white noise": "#56B4E9",
     "base-dot": GREY,
+}
+OUTCOMES = {
+    Outcome.REPRODUCED: PAST,
+    Outcome.BY_LEAKAGE: FUTURE,
+    Outcome.NOT: "#CC79A7",
+    Outcome.UNDECIDED: GREY,
 }
 
 
@@ -145,12 +152,17 @@ def _reference(figure: go.Figure, loss: float, text: str, side: str) -> None:
     )
 
 
-def losses(summary: pd.DataFrame) -> go.Figure:
-    """All losses of each variant on one axis, a row a variant of :func:`fqk.report.summary`."""
+def losses(summary: pd.DataFrame, unit: str = NATS) -> go.Figure:
+    """All losses of each variant on one axis, a row a variant of :func:`fqk.report.summary`.
+
+    Without its column ``paper``, as at word scale, for which the paper has none, there are ours alone.
+    """
     rows = summary.reindex(columns=[*MARKERS, "±"]).dropna(subset="ordered")
     colours = [COLOURS[VARIANTS[name].family] for name in rows.index]
     figure = go.Figure()
     for column, (name, symbol) in MARKERS.items():
+        if column not in summary:
+            continue
         figure.add_scatter(
             name=name,
             x=rows[column].astype(float),
@@ -166,7 +178,7 @@ def losses(summary: pd.DataFrame) -> go.Figure:
             cliponaxis=False,
             hovertemplate="%{y}: %{x:.3f} nats",
         )
-    figure.update_xaxes(title=f"loss, {NATS}", rangemode="tozero")
+    figure.update_xaxes(title=f"loss, {unit}", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", showticklabels=False)
     for name in rows.index:  # names above their rows, so that a narrow screen has room for the losses
         figure.add_annotation(
@@ -247,7 +259,8 @@ def periods(scales: pd.DataFrame, variants: Iterable[str], paper: Iterable[float
     )
     for row, name in enumerate(names, start=1):
         of_variant = scales[scales.variant == name]
-        for (_, rung), lines in of_variant.groupby(["variant", "rung"]):
+        for rung in sorted(of_variant.rung.unique()):
+            lines = of_variant[of_variant.rung == rung]
             paths = [path for _, path in lines.groupby(["seed", "layer", "head"])]
             figure.add_scatter(
                 name=f"rung {rung + 1}",
@@ -266,6 +279,62 @@ def periods(scales: pd.DataFrame, variants: Iterable[str], paper: Iterable[float
         figure.update_yaxes(title="period, tokens", type="log", row=row, col=1)
     figure.update_xaxes(title="step", row=len(names) or 1, col=1)
     return _styled(figure, "Learned periods over training", height=160 + 260 * max(1, len(names)))
+
+
+def imf_periods(found: Iterable[Decomposition], form: str = "EMD") -> go.Figure:
+    """Mean period of each IMF order, trained and under the nulls, a line each; at the left what was learned.
+
+    Geometric means over heads, then over seeds with their interval, of each order that at least half of the
+    heads have. Dotted lines are the median learned periods, longest to shortest.
+    """
+    found = list(found)
+    points = pd.DataFrame(
+        [
+            {"kind": kind, "seed": one.identity.seed, "order": order, "octave": np.log2(period)}
+            for one in found
+            for kind, layers in one.comparisons[form].periods.items()
+            for heads in layers
+            for orders in heads
+            for order, period in enumerate(orders, start=1)
+        ]
+    )
+    learned = np.array([sorted(head) for one in found for heads in one.learned for head in heads])
+    figure = go.Figure()
+    for kind, colour in NULLS.items():
+        rows = points[points.kind == kind]
+        counts = rows.groupby("order").octave.size()
+        rows = rows[rows.order.isin(counts.index[counts >= len(learned) / 2])]
+        seeds = rows.groupby(["order", "seed"]).octave.mean().groupby("order")
+        mean, half = seeds.mean(), seeds.agg(_half_width)
+        figure.add_scatter(
+            name=kind,
+            x=mean.index,
+            y=2**mean,
+            error_y={
+                "array": 2 ** (mean + half) - 2**mean,
+                "arrayminus": 2**mean - 2 ** (mean - half),
+                "thickness": 1,
+            },
+            mode="lines+markers",
+            line={"color": colour, "width": 3 if kind == "trained" else 1.5},
+            hovertemplate="IMF %{x}: %{y:.1f} tokens",
+        )
+    figure.add_scatter(
+        name="learned, every head",
+        x=[0] * learned.size,
+        y=learned.ravel(),
+        mode="markers",
+        marker={"symbol": "line-ew-open", "color": FUTURE, "size": 14, "line": {"width": 1}},
+        hovertemplate="%{y:.1f} tokens",
+    )
+    for period in np.median(learned, axis=0):
+        figure.add_hline(period, line={"color": GREY, "dash": "dot", "width": 1})
+    orders = range(1, int(points.order.max()) + 1)
+    figure.update_xaxes(
+        title="order of the IMF", tickvals=[0, *orders], ticktext=["learned", *map(str, orders)]
+    )
+    figure.update_yaxes(title="mean period, tokens", type="log", dtick="D2")
+    return _styled(figure, f"Periods that {form} finds, by order", height=520)
 
 
 def spectrum_and_kernel(phi: Tensor, context: int) -> go.Figure:
@@ -448,6 +517,43 @@ def _styled(figure: go.Figure, title: str, caption: str = "", height: int = 420)
         legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
         hovermode="closest",
     )
+
+
+def outcomes(found: Iterable[Verdict]) -> go.Figure:
+    """The claims by what became of them: a row an outcome, a square a claim."""
+    found = list(found)
+    figure = go.Figure()
+    for outcome, colour in OUTCOMES.items():
+        claims = [verdict.claim for verdict in found if verdict.outcome is outcome]
+        figure.add_scatter(
+            name=str(outcome),
+            x=list(range(1, len(claims) + 1)),
+            y=[str(outcome)] * len(claims),
+            text=[claim.id for claim in claims],
+            customdata=[claim.statement for claim in claims],
+            mode="markers+text",
+            marker={"symbol": "square", "color": colour, "size": 22, "opacity": 0.35},
+            textfont={"size": 10},
+            hovertemplate="%{text}: %{customdata}<extra></extra>",
+            showlegend=False,
+        )
+        figure.add_annotation(
+            text=f"{outcome}: {len(claims)}",
+            x=0,
+            xref="paper",
+            xanchor="left",
+            y=str(outcome),
+            yshift=22,
+            showarrow=False,
+        )
+    figure.update_xaxes(visible=False, range=[0.4, max(15, len(found)) + 0.6])
+    figure.update_yaxes(
+        visible=False,
+        range=[len(OUTCOMES) - 0.5, -0.8],
+        categoryorder="array",
+        categoryarray=[str(outcome) for outcome in OUTCOMES],
+    )
+    return _styled(figure, f"What became of {len(found)} claims", height=290)
 
 
 def verdict_table(found: Iterable[Verdict]) -> HTML:

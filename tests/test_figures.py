@@ -8,10 +8,12 @@ from bs4 import BeautifulSoup
 
 from fqk import figures, filters
 from fqk.audit import audit
+from fqk.claims import CLAIMS, Outcome, Verdict
 from fqk.mixers import LADDER, Bumps, CausalSpectral
 from fqk.model import build_model
 from fqk.records import Point, read_records
 from fqk.report import Interval, horizons, interval, scales, summary
+from fqk.scales import Comparison, Decomposition
 from fqk.variants import VARIANTS
 
 
@@ -86,6 +88,9 @@ def test_losses_hold_the_summary(rows):
         assert list(drawn[name].y) == list(rows.index)
         np.testing.assert_allclose(list(drawn[name].x), rows[column].astype(float))
     np.testing.assert_allclose(list(drawn["ordered"].error_x.array), rows["±"])
+    ours = figures.losses(rows.drop(columns="paper"), "nats a word")
+    assert set(drawn) - set(traces(ours)) == {"the paper"}
+    assert ours.layout.xaxis.title.text == "loss, nats a word"
 
 
 def test_horizons_hold_the_table(records):
@@ -119,6 +124,41 @@ def test_periods_hold_every_head_at_every_step(records):
     for rung, lines in enumerate(figure.data):
         ends = [y for x, y in zip(lines.x, lines.y, strict=True) if x == 50]
         assert ends == [heads[rung] for layer in last for heads in layer["period"]]
+
+
+def test_imf_periods_are_means_over_heads_then_seeds(records):
+    def made(seed, factor):
+        """Two layers of one head; only one of them reaches a third and only one in four a fourth order."""
+        ladder = [[[3 * factor, 6 * factor, 12 * factor]], [[3 * factor, 24 * factor]]]
+        identity = records[1].identity.model_copy(update={"seed": seed})
+        found = Comparison(periods=dict.fromkeys(figures.NULLS, ladder), misfits={}, blocks={}, p={})
+        learned = [[[5, 60, 25, 10]], [[60, 25, 10, 5]]]
+        return Decomposition(revision=1, identity=identity, learned=learned, comparisons={"EMD": found})
+
+    figure = figures.imf_periods([made(0, 1), made(1, 4)])
+    drawn = traces(figure)
+    assert list(drawn) == [*figures.NULLS, "learned, every head"]
+    for kind in figures.NULLS:
+        assert list(drawn[kind].x) == [1, 2, 3]
+        np.testing.assert_allclose(drawn[kind].y, [6, 24, 24])
+        half = interval([0, 2]).half_width
+        np.testing.assert_allclose(drawn[kind].error_y.array[0], 6 * (2**half - 1))
+        np.testing.assert_allclose(drawn[kind].error_y.arrayminus[0], 6 * (1 - 2**-half))
+    assert sorted(drawn["learned, every head"].y) == sorted([5, 10, 25, 60] * 4)
+    assert [shape.y0 for shape in figure.layout.shapes] == [5, 10, 25, 60]
+    alone = traces(figures.imf_periods([made(0, 1)]))
+    assert np.isnan(alone["trained"].error_y.array).all()
+
+
+def test_outcomes_hold_every_claim_once():
+    reached = [list(Outcome)[number % 3] for number in range(len(CLAIMS))]
+    found = [Verdict(claim, outcome) for claim, outcome in zip(CLAIMS, reached, strict=True)]
+    drawn = traces(figures.outcomes(found))
+    assert list(drawn) == list(Outcome)
+    for outcome in Outcome:
+        assert list(drawn[outcome].text) == [v.claim.id for v in found if v.outcome is outcome]
+    notes = [note.text for note in figures.outcomes(found).layout.annotations]
+    assert notes == [f"{outcome}: {reached.count(outcome)}" for outcome in Outcome]
 
 
 def test_losses_of_no_finished_run_are_an_empty_figure(records):
