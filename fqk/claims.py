@@ -83,14 +83,23 @@ class Evidence:
         return {seed: getattr(r.losses, kind).mean for seed, r in self.runs(variant, words).items()}
 
     def gain(
-        self, variant: str, kind: str = "ordered", words: bool = False, comparisons: int = 1
+        self,
+        variant: str,
+        kind: str = "ordered",
+        words: bool = False,
+        comparisons: int = 1,
+        over: str = "base-dot",
     ) -> Interval:
-        """``base-dot``'s loss less the variant's, seed by seed; positive where the variant is better."""
-        base, other = self.losses("base-dot", kind, words), self.losses(variant, kind, words)
-        both = sorted(base.keys() & other.keys())
+        """The loss of ``over`` less the variant's, seed by seed; positive where the variant is better.
+
+        Raises:
+            MissingError: they have fewer than three seeds in common.
+        """
+        reference, other = self.losses(over, kind, words), self.losses(variant, kind, words)
+        both = sorted(reference.keys() & other.keys())
         if len(both) < SEEDS:
-            raise MissingError(f"{SEEDS} common seeds of base-dot and {variant}")
-        return interval([base[seed] - other[seed] for seed in both], comparisons)
+            raise MissingError(f"{SEEDS} common seeds of {over} and {variant}")
+        return interval([reference[seed] - other[seed] for seed in both], comparisons)
 
     def causal(self, variant: str) -> bool:
         """Whether the audit of every seed finds no later token that moves a prediction."""
@@ -268,22 +277,13 @@ def _gap(evidence: Evidence) -> Finding:
 
 
 def _not_fnet(evidence: Evidence) -> Finding:
-    fnet, other = evidence.losses("fnet"), evidence.losses("multifourier-qk")
-    both = sorted(fnet.keys() & other.keys())
-    differences = {
-        kind: interval(
-            [
-                evidence.losses("fnet", kind)[seed] - evidence.losses("multifourier-qk", kind)[seed]
-                for seed in both
-            ],
-            comparisons=2,
-        )
+    in_order, alone = (
+        evidence.gain("multifourier-qk", kind, comparisons=2, over="fnet")
         for kind in ("ordered", "prefix_truncated")
-    }
-    apart = any(abs(difference.mean) > difference.half_width for difference in differences.values())
-    return _whether(apart), {
-        "fnet less multifourier-qk, in order": differences["ordered"],
-        "the same from the past alone": differences["prefix_truncated"],
+    )
+    return _whether(any(abs(gap.mean) > gap.half_width for gap in (in_order, alone))), {
+        "fnet less multifourier-qk, in order": in_order,
+        "the same from the past alone": alone,
         "audit of fnet": _audit(evidence, "fnet"),
         "audit of multifourier-qk": _audit(evidence, "multifourier-qk"),
     }
