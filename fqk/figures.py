@@ -333,7 +333,7 @@ def imf_periods(found: Iterable[Decomposition], form: str = "EMD") -> go.Figure:
     figure.update_xaxes(
         title="order of the IMF", tickvals=[0, *orders], ticktext=["learned", *map(str, orders)]
     )
-    figure.update_yaxes(title="mean period, tokens", type="log", dtick="D2")
+    figure.update_yaxes(title="mean period, tokens", type="log", tickvals=[2, 5, 10, 20, 50, 100, 200, 500])
     return _styled(figure, f"Periods that {form} finds, by order", height=520)
 
 
@@ -568,11 +568,14 @@ def verdict_table(found: Iterable[Verdict]) -> HTML:
         }
         for verdict in found
     ]
-    return table(pd.DataFrame(rows).set_index("claim"), "The verdicts")
+    return table(pd.DataFrame(rows).set_index("claim"), "The verdicts", wrap=True)
 
 
-def table(frame: pd.DataFrame, caption: str) -> HTML:
-    """An HTML table with a caption and scoped headers, which scrolls on a narrow screen."""
+def table(frame: pd.DataFrame, caption: str, wrap: bool = False) -> HTML:
+    """An HTML table with a caption and scoped headers, which scrolls on a narrow screen.
+
+    ``wrap`` is for cells that hold sentences.
+    """
     name, caption = str(frame.index.name or ""), escape(caption)
     style = frame.rename_axis(index=None, columns=name).style.set_caption(caption)
     html = style.format(precision=3, na_rep="–", escape="html").to_html(exclude_styles=True)
@@ -580,7 +583,7 @@ def table(frame: pd.DataFrame, caption: str) -> HTML:
     head = head.replace("<th ", '<th scope="col"')
     body = body.replace("<th ", '<th scope="row"')
     return HTML(
-        f'<div class="fqk-table" role="region" tabindex="0" aria-label="{caption}">{head}<tbody>{body}</div>'
+        f'<div class="fqk-table{" fqk-sentences" * wrap}" role="region" tabindex="0" aria-label="{caption}">{head}<tbody>{body}</div>'
     )
 
 

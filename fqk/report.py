@@ -1,19 +1,23 @@
-"""The records of a profile as tables: losses, horizons, scales, and how two folders of records compare.
+"""The records of a profile as tables: losses, horizons, scales, what is there, how two folders compare.
 
 Intervals are at 95 %: Student's t over seeds. A run's seed sets its weights, its batches and its random
 filters, so that seeds are independent repetitions, and windows of one run are not.
 """
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from fqk.errors import InputError
-from fqk.records import Losses, Record
+from fqk.experiments import Experiment
+from fqk.records import Losses, Record, read_record, run_folder
+from fqk.training import REVISION
 from fqk.variants import VARIANTS
 
 LEVEL = 0.95
@@ -53,7 +57,7 @@ def summary(records: Iterable[Record]) -> pd.DataFrame:
 
     Losses are means over seeds, in nats a token; ``±`` is the half-width of the interval of the ordered
     loss, over seeds where there are two or more and over windows where there is one. ``first_leak`` is the
-    pair (i, j) of the first seed's audit. Runs that diverged count in ``diverged`` and nowhere else.
+    pair (i, j) of the first seed whose audit finds one. Runs that diverged count in ``diverged`` and nowhere else.
 
     Raises:
         InputError: the records are of different texts, whose numbers do not compare.
@@ -82,7 +86,7 @@ def summary(records: Iterable[Record]) -> pd.DataFrame:
             for kind in [kind for kind in Losses.model_fields if kind != "ordered"]:
                 row[kind] = np.mean([getattr(loss, kind).mean for loss in losses])
             row["causal"] = all(found.causal for found in audits)
-            row["first_leak"] = audits[0].first_leak
+            row["first_leak"] = next((found.first_leak for found in audits if not found.causal), None)
         rows[name] = row
     return pd.DataFrame.from_dict(rows, orient="index")
 
@@ -162,6 +166,60 @@ def compare(records: Iterable[Record], others: Iterable[Record]) -> pd.DataFrame
         raise InputError("no run is in both folders under one identity: variant, profile, text, seed")
     table = pd.DataFrame.from_dict(rows, orient="index")
     return table.assign(difference=table.here - table.there)
+
+
+def inventory(results: Path, experiments: Iterable[Experiment]) -> pd.DataFrame:
+    """Every run that the experiments ask for, and what is recorded of it: a row an experiment and run.
+
+    A run that two of them ask for has two rows. ``recorded`` and ``current`` say whether there is a record
+    and whether it is of the hyper-parameters and revisions of this code; ``weights``, whether weights lie
+    beside it. The other columns are the record's, missing without one.
+
+    Columns: question, profile, variant, seed, recorded, current, weights, mixer_revision, trainer_revision,
+    corpus, characters, text_sha256, record_sha256, and those of :class:`fqk.records.Machine`.
+    """
+    rows = []
+    for experiment in experiments:
+        for variant in experiment.variants:
+            for seed in range(experiment.seeds):
+                folder = run_folder(results, experiment.profile.name, variant, seed)
+                path = folder / "record.json"
+                row: dict[str, object] = {
+                    "question": experiment.question,
+                    "profile": experiment.profile.name,
+                    "variant": variant,
+                    "seed": seed,
+                    "recorded": path.exists(),
+                    "current": False,
+                    "weights": (folder / "weights.safetensors").exists(),
+                }
+                if path.exists():
+                    record = read_record(path)
+                    identity = record.identity
+                    revisions = (identity.mixer_revision, identity.trainer_revision)
+                    same = (VARIANTS[variant].revision, REVISION) == revisions
+                    row |= {
+                        "current": same and identity.profile == experiment.profile,
+                        "mixer_revision": identity.mixer_revision,
+                        "trainer_revision": identity.trainer_revision,
+                        "corpus": identity.corpus.name,
+                        "characters": identity.corpus.characters,
+                        "text_sha256": identity.corpus.sha256,
+                        "record_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+                        **record.machine.model_dump(),
+                    }
+                rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 over all JSON files below a folder: of their hashes and paths, in the order of the paths.
+
+    The same as ``find . -name '*.json' | LC_ALL=C sort | xargs sha256sum | sha256sum`` in that folder.
+    """
+    paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.json"))
+    lines = [f"{hashlib.sha256((folder / path).read_bytes()).hexdigest()}  ./{path}\n" for path in paths]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _by_variant(records: Iterable[Record]) -> dict[str, list[Record]]:

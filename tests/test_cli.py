@@ -175,3 +175,30 @@ def test_a_diverged_run_says_so_with_exit_status_1(
 
 def test_every_command_has_an_example() -> None:
     assert all("Example: fqk" in (command.help or "") for command in app.commands.values())
+
+
+def test_every_experiment_runs_in_miniature(
+    fqk, monkeypatch: pytest.MonkeyPatch, text: Path, tmp_path: Path
+) -> None:
+    """All runs of all experiments, two steps each; then the decompositions, and a verdict on every claim."""
+    from fqk import profiles
+
+    tiny = profiles.PROFILES["smoke"].model_copy(
+        update={
+            "context": 32,
+            "steps": 2,
+            "eval_every": 2,
+            "warmup": 1,
+            "eval_windows": 2,
+            "prefix_windows": 2,
+        }
+    )
+    monkeypatch.setitem(profiles.PROFILES, "smoke", tiny)
+    ran = fqk("reproduce", "--profile", "smoke", "--corpus", text, "--out", tmp_path, "--workers", 2)
+    assert ran.status == 0
+    assert {path.name for path in tmp_path.iterdir()} >= {"smoke", "smoke-words", "smoke-long"}
+    claims = json.loads(fqk("claims", "--profile", "smoke", "--out", tmp_path, "--json").out)
+    undecided = [claim["id"] for claim in claims if claim["outcome"] == "cannot be decided here"]
+    assert undecided == ["C0"]
+    again = fqk("reproduce", "--profile", "smoke", "--corpus", text, "--out", tmp_path, "--workers", 1)
+    assert again.out.splitlines()[-5:] == ran.out.splitlines()[-5:]  # nothing is run twice

@@ -1,14 +1,18 @@
 """The tables: intervals against closed forms and known coverage, pairs of folders, what is refused."""
 
 import math
+import shutil
+import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from fqk.errors import InputError
+from fqk.experiments import Experiment
+from fqk.profiles import get_profile
 from fqk.records import read_records
-from fqk.report import compare, horizons, interval, periods, scales, summary
+from fqk.report import compare, digest, horizons, interval, inventory, periods, scales, summary
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +110,32 @@ def test_runs_of_other_hyper_parameters_are_not_compared(records):
     other = base.model_copy(update={"identity": base.identity.model_copy(update={"profile": profile})})
     with pytest.raises(InputError, match="no run is in both"):
         compare(records, [other])
+
+
+def test_the_inventory_says_what_is_recorded_and_what_is_stale(results, records):
+    smoke, variants = get_profile("smoke"), ("base-dot", "fnet")
+    other = smoke.model_copy(update={"learning_rate": 0.5})
+    asked = [Experiment("One?", smoke, variants, 2), Experiment("Another?", other, variants[:1], 1)]
+    table = inventory(results, asked).set_index(["question", "variant", "seed"])
+    assert list(table.index[table.recorded]) == [("One?", "base-dot", 0), ("Another?", "base-dot", 0)]
+    assert len(table) == 5
+    row, stale = table.loc["One?", "base-dot", 0], table.loc["Another?", "base-dot", 0]
+    assert row.current
+    assert row.weights
+    assert not stale.current  # of other hyper-parameters than the experiment's
+    assert row.text_sha256 == records[0].identity.corpus.sha256
+    assert row.cpu_seconds == records[0].machine.cpu_seconds
+    assert pd.isna(table.loc["One?", "fnet", 1].cpu_seconds)
+
+
+def test_the_digest_is_the_shells(results, tmp_path):
+    folder = tmp_path / "smoke"
+    shutil.copytree(results / "smoke", folder)
+    shutil.copytree(folder / "base-dot", folder / "base")  # '-' sorts before '/'
+    (folder / "base/seed0/notes.txt").write_text("not a record")
+    command = "find . -name '*.json' | LC_ALL=C sort | xargs sha256sum | sha256sum"
+    printed = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True).stdout
+    assert printed.split()[0] == digest(folder)
+    before = digest(folder)
+    (folder / "base/seed0/record.json").write_text("{}")
+    assert digest(folder) != before
