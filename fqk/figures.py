@@ -577,14 +577,14 @@ def table(frame: pd.DataFrame, caption: str, wrap: bool = False) -> HTML:
     ``wrap`` is for cells that hold sentences.
     """
     name, caption = str(frame.index.name or ""), escape(caption)
-    style = frame.rename_axis(index=None, columns=name).style.set_caption(caption)
-    html = style.format(precision=3, na_rep="–", escape="html").to_html(exclude_styles=True)
+    styler = frame.rename_axis(index=None, columns=name).style.set_caption(caption)
+    html = styler.format(precision=3, na_rep="–", escape="html").to_html(exclude_styles=True)
     head, body = html.split("<tbody>")
     head = head.replace("<th ", '<th scope="col"')
     body = body.replace("<th ", '<th scope="row"')
-    return HTML(
-        f'<div class="fqk-table{" fqk-sentences" * wrap}" role="region" tabindex="0" aria-label="{caption}">{head}<tbody>{body}</div>'
-    )
+    style = "fqk-table fqk-sentences" if wrap else "fqk-table"
+    opening = f'<div class="{style}" role="region" tabindex="0" aria-label="{caption}">'
+    return HTML(f"{opening}{head}<tbody>{body}</div>")
 
 
 def results_table(summary: pd.DataFrame, caption: str = "Every variant recorded") -> HTML:

@@ -57,7 +57,7 @@ def summary(records: Iterable[Record]) -> pd.DataFrame:
 
     Losses are means over seeds, in nats a token; ``±`` is the half-width of the interval of the ordered
     loss, over seeds where there are two or more and over windows where there is one. ``first_leak`` is the
-    pair (i, j) of the first seed whose audit finds one. Runs that diverged count in ``diverged`` and nowhere else.
+    pair (i, j) of the first seed whose audit finds one. Runs that diverged count in ``diverged`` alone.
 
     Raises:
         InputError: the records are of different texts, whose numbers do not compare.
