@@ -2,11 +2,11 @@
 
 The rules were written down before the runs that they judge. A *gain* is a lower loss than ``base-dot``'s,
 paired by seed: the same seed starts from the same weights and sees the same batches. It counts when its
-whole interval (:func:`fqk.report.interval`) lies on one side of zero. Three seeds are the least.
+whole interval (:func:`fqk.report.interval`) lies on one side of zero. A verdict takes three seeds at least.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -50,6 +50,8 @@ class Evidence:
     records: Sequence[Record]
     words: Sequence[Record] = ()
     decompositions: Sequence[Decomposition] = ()
+    least: int = 1
+    """How many seeds of a variant are enough to speak of it."""
 
     @classmethod
     def of(cls, results: Path, profile: Profile) -> "Evidence":
@@ -61,18 +63,18 @@ class Evidence:
             list(read_decompositions(results, profile.name)),
         )
 
-    def runs(self, variant: str, words: bool = False, least: int = SEEDS) -> dict[int, Record]:
+    def runs(self, variant: str, words: bool = False, least: int = 1) -> dict[int, Record]:
         """The finished runs of a variant by seed.
 
         Raises:
-            MissingError: there are fewer than ``least``.
+            MissingError: there are not enough.
         """
         found = {
             r.identity.seed: r
             for r in (self.words if words else self.records)
             if r.identity.variant == variant and r.losses
         }
-        if len(found) < least:
+        if len(found) < (least := max(least, self.least)):
             profile = self.profile.in_words() if words else self.profile
             absent = ", ".join(str(seed) for seed in range(least) if seed not in found)
             raise MissingError(f"{variant} at {profile.name}, seed {absent}")
@@ -93,12 +95,12 @@ class Evidence:
         """The loss of ``over`` less the variant's, seed by seed; positive where the variant is better.
 
         Raises:
-            MissingError: they have fewer than three seeds in common.
+            MissingError: they have not enough seeds in common.
         """
         reference, other = self.losses(over, kind, words), self.losses(variant, kind, words)
         both = sorted(reference.keys() & other.keys())
-        if len(both) < SEEDS:
-            raise MissingError(f"{SEEDS} common seeds of {over} and {variant}")
+        if len(both) < self.least:
+            raise MissingError(f"{self.least} common seeds of {over} and {variant}")
         return interval([reference[seed] - other[seed] for seed in both], comparisons)
 
     def causal(self, variant: str) -> bool:
@@ -147,6 +149,7 @@ class Verdict:
 
 def verdicts(evidence: Evidence) -> list[Verdict]:
     """All claims, judged. A claim whose runs are missing cannot be decided, and says which are."""
+    evidence = replace(evidence, least=SEEDS)
     found = []
     for claim in CLAIMS:
         try:

@@ -40,7 +40,9 @@ class Interval:
         return self.mean + self.half_width
 
     def __str__(self) -> str:
-        return f"{self.mean:.3f} ± {self.half_width:.3f}"
+        return (
+            f"{self.mean:.3f} (one seed)" if self.seeds == 1 else f"{self.mean:.3f} ± {self.half_width:.3f}"
+        )
 
 
 def interval(values: Sequence[float], comparisons: int = 1) -> Interval:

@@ -110,7 +110,7 @@ def test_equations_are_mathml_with_their_numbers(pages):
         assert len(blocks) == len(re.findall(r"^\$\$ \(", text, flags=re.M)), stem
         assert all(block.find_previous_sibling(class_="eqno") for block in blocks), stem
         links = page.select('a[href*="#equation-"]:not(.headerlink)')
-        assert all(re.fullmatch(r"\(\d\.\d\)", link.text) for link in links), stem
+        assert all(re.fullmatch(r"\(\d+\.\d+\)", link.text) for link in links), stem
         assert len(links) == len(re.findall(r"\{eq\}`", text)), stem
 
 

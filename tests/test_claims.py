@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fqk import records
-from fqk.claims import CLAIMS, PAPER_LADDER, Evidence, Outcome, verdicts
+from fqk.claims import CLAIMS, PAPER_LADDER, Evidence, MissingError, Outcome, verdicts
 from fqk.experiments import FILTERS, HEADLINE, SPECTRAL, STARTS, WORDS
 from fqk.profiles import PROFILES
 from fqk.records import AuditSummary, Estimate, Losses, Record, Scales
@@ -171,6 +171,15 @@ def test_a_claim_with_too_few_seeds_is_not_decided_and_says_which_run_is_missing
     verdict = next(v for v in verdicts(world.evidence()) if v.claim.id == "C7")
     assert (verdict.outcome, verdict.missing) == (UNDECIDED, "projection at paper, seed 2")
     assert verdict.figures == {}
+
+
+def test_one_seed_is_enough_to_speak_of_and_none_is_not():
+    world = World()
+    world.seeds |= {"projection": 1, "fnet": 0}
+    evidence = world.evidence()
+    assert str(evidence.gain("projection")).endswith("(one seed)")
+    with pytest.raises(MissingError, match="fnet at paper, seed 0"):
+        evidence.gain("fnet")
 
 
 def test_nothing_is_decided_by_nothing():
