@@ -1,0 +1,6 @@
+"""Widgets that work in JupyterLab with a kernel, and on a static page without one."""
+
+from fqk.explorers.filter import FilterExplorer
+from fqk.explorers.frequency import FrequencyExplorer
+
+__all__ = ["FilterExplorer", "FrequencyExplorer"]
