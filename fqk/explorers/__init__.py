@@ -2,5 +2,7 @@
 
 from fqk.explorers.filter import FilterExplorer
 from fqk.explorers.frequency import FrequencyExplorer
+from fqk.explorers.leak import LeakMicroscope
+from fqk.explorers.results import ResultsExplorer
 
-__all__ = ["FilterExplorer", "FrequencyExplorer"]
+__all__ = ["FilterExplorer", "FrequencyExplorer", "LeakMicroscope", "ResultsExplorer"]

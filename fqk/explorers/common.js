@@ -217,4 +217,9 @@ function line(points) {
   return points.map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
 }
 
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
+// Nothing and everything are said of exact values only.
+function percent(share) {
+  if (share > 0 && share < 0.0005) return "< 0.1 %";
+  if (share < 1 && share >= 0.9995) return "> 99.9 %";
+  return `${(100 * share).toFixed(1)} %`;
+}

@@ -19,7 +19,7 @@ function ruler(get, choose) {
 }
 
 // Every learned period of a run over its training; the chosen one drawn strong, the ruler's as a line.
-function pathChart(get, run, width) {
+function pathChart(run, at, period, width) {
   const { steps, periods } = run;
   const { svg, X, Y } = chart({
     width,
@@ -32,18 +32,18 @@ function pathChart(get, run, width) {
   periods[0].forEach((heads, layer) =>
     heads.forEach((numbers, head) =>
       numbers.forEach((_, number) => {
-        const chosen = layer === get("layer") && head === get("head") && number === get("number");
-        const path = periods.map((at, point) => [X(steps[point]), Y(at[layer][head][number])]);
+        const chosen = layer === at.layer && head === at.head && number === at.number;
+        const path = periods.map((now, point) => [X(steps[point]), Y(now[layer][head][number])]);
         const stroke = { stroke: colour, "stroke-width": chosen ? 3 : 1, "stroke-opacity": chosen ? 1 : 0.6 };
         svg.append(h("path", { d: line(path), fill: "none", ...stroke }));
         if (chosen) {
-          const [cx, cy] = path[get("point")];
+          const [cx, cy] = path[at.point];
           svg.append(h("circle", { cx, cy, r: 5, fill: colour, stroke: "currentColor" }));
         }
       }),
     ),
   );
-  const y = Y(get("period"));
+  const y = Y(period);
   svg.append(h("line", { class: "axis", x1: X(0), x2: width - 10, y1: y, y2: y, "stroke-dasharray": "5 4" }));
   return svg;
 }
@@ -106,7 +106,7 @@ function render({ model, el }) {
         row(`cycle ${get("cycle")}`, within),
         row("on average", mean.map((value) => value.toFixed(2))),
       ]),
-      ...(runs.length ? [pathChart(get, runs[get("run")], width)] : []),
+      ...(runs.length ? [pathChart(runs[get("run")], learned(), get("period"), width)] : []),
     ];
   });
 }

@@ -57,7 +57,8 @@ class FrequencyExplorer(Explorer):
             if record.scales and "period" in record.scales[0].layers[0]
         ]
         begins = {name: [m.start() for m in unit.finditer(passage)] for name, unit in UNITS.items()}
-        super().__init__(data={"passage": passage, "begins": begins, "runs": runs}, **values)
+        last = {"point": len(runs[0]["steps"]) - 1} if runs else {}
+        super().__init__(data={"passage": passage, "begins": begins, "runs": runs}, **last | values)
 
     def learned(self) -> float:
         """The period chosen among the learned ones, in tokens."""
