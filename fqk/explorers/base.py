@@ -38,7 +38,7 @@ def packed(array: ArrayLike, dtype: str) -> str:
     return base64.b64encode(np.asarray(array).astype(np.dtype(dtype).newbyteorder("<")).tobytes()).decode()
 
 
-class Explorer(anywidget.AnyWidget):  # type: ignore[misc]
+class Explorer(anywidget.AnyWidget):
     """A widget that also works on a page without a kernel, its state inlined beside its module.
 
     ``data`` is what is shown and does not change; every other trait of a subclass is a control's value,
@@ -69,5 +69,5 @@ class Explorer(anywidget.AnyWidget):  # type: ignore[misc]
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        bundle, metadata = super()._repr_mimebundle_(**kwargs)
+        bundle, metadata = super()._repr_mimebundle_(**kwargs) or ({}, {})
         return bundle | {"text/html": self.html()}, metadata

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from fqk.explorers.base import Explorer, module, packed
 
 
 @dataclass(frozen=True)
-class Decomposition:
+class Modes:
     """A series over tokens, shape (N,), and its intrinsic mode functions from the fastest, shape (K, N).
 
     ``periods`` are the IMFs' mean periods, shape (K,), not finite where one has none; ``learned`` are the
@@ -33,17 +34,17 @@ class EMDExplorer(Explorer):
     head = traitlets.Int(0, min=0).tag(sync=True)
     imf = traitlets.Int(0, min=0).tag(sync=True)
 
-    def __init__(self, heads: Sequence[Decomposition], noise: Decomposition, **values: Any) -> None:
+    def __init__(self, heads: Sequence[Modes], noise: Modes, **values: Any) -> None:
         super().__init__(data={"heads": [_plain(head) for head in heads], "noise": _plain(noise)}, **values)
 
 
-def _plain(given: Decomposition) -> dict[str, Any]:
+def _plain(given: Modes) -> dict[str, Any]:
     """Each curve in 127ths of its largest value, as bytes: as fine as it is drawn."""
     curves = np.concatenate([np.atleast_2d(given.series), np.atleast_2d(given.imfs)]).astype(float)
     top = np.abs(curves).max(axis=1, keepdims=True)
     periods = np.asarray(given.periods, dtype=float)
     finite = [float(f"{period:.4g}") if np.isfinite(period) else None for period in periods]
-    steps = [slow / fast for fast, slow in zip(finite, finite[1:], strict=False) if fast and slow]
+    steps = [slow / fast for fast, slow in pairwise(finite) if fast and slow]
     return {
         "label": given.label,
         "length": curves.shape[1],

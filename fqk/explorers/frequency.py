@@ -38,7 +38,7 @@ class FrequencyExplorer(Explorer):
 
     def __init__(self, records: Iterable[Record], passage: str, **values: Any) -> None:
         """With a passage of some hundred characters, and every record whose heads have periods, in tokens."""
-        runs = [
+        runs: list[dict[str, Any]] = [
             {
                 "variant": record.identity.variant,
                 "seed": record.identity.seed,
@@ -57,7 +57,7 @@ class FrequencyExplorer(Explorer):
             if record.scales and "period" in record.scales[0].layers[0]
         ]
         begins = {name: [m.start() for m in unit.finditer(passage)] for name, unit in UNITS.items()}
-        last = {"point": len(runs[0]["steps"]) - 1} if runs else {}
+        last = {"point": len(runs[0]["periods"]) - 1} if runs else {}
         super().__init__(data={"passage": passage, "begins": begins, "runs": runs}, **last | values)
 
     def learned(self) -> float:

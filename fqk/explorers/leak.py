@@ -36,7 +36,12 @@ class LeakMicroscope(Explorer):
     answer = traitlets.Dict().tag(sync=True)
 
     def __init__(
-        self, models: Mapping[str, GPT], corpus: Corpus, length: int = 64, letters: str = " etaEz", **values: Any
+        self,
+        models: Mapping[str, GPT],
+        corpus: Corpus,
+        length: int = 64,
+        letters: str = " etaEz",
+        **values: Any,
     ) -> None:
         """With trained models by variant, all of one context, and ``length`` characters to look at.
 
@@ -106,7 +111,9 @@ class LeakMicroscope(Explorer):
         found = {}
         for name, probabilities in (("before", before), ("after", after)):
             ids, p = (values[0, self.place].tolist() for values in self.prediction(probabilities))
-            found[name] = [[self.corpus.symbols[i], probability] for i, probability in zip(ids, p, strict=True)]
+            found[name] = [
+                [self.corpus.symbols[i], probability] for i, probability in zip(ids, p, strict=True)
+            ]
         return {"moved": moved[0, self.place].item(), **found}
 
     def _ask(self, _: Any) -> None:
