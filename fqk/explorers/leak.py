@@ -1,4 +1,4 @@
-"""The leak microscope: which letters of a passage move the prediction at a position, earlier or later ones."""
+"""The leak microscope: which letters of a passage, earlier or later, move the prediction at a position."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ SHOWN = 4  # most probable symbols of a prediction
 
 
 class LeakMicroscope(Explorer):
-    """What a letter changed at place i + ``lag`` does to the prediction that ``variant`` makes at ``place`` i.
+    """What changing the letter at i + ``lag`` does to the prediction that ``variant`` makes at ``place`` i.
 
     Places are those of a passage from the middle of a validation window, which the models read whole. A
     prediction is moved by ½Σ|p − p′|, the probability that changes sides, from 0 to 1. Stored are the lags

@@ -1,4 +1,4 @@
-"""The results explorer: loss curves and final losses of chosen variants and seeds, and the record behind each."""
+"""The results explorer: loss curves and final losses, and the record behind each."""
 
 import math
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class ResultsExplorer(Explorer):
     point = traitlets.Int(0, min=0).tag(sync=True)
 
     def __init__(self, records: Iterable[Record], **values: Any) -> None:
-        """With records of one profile and text, in the registry's order; the first four variants are chosen."""
+        """With records of one profile and text; the registry's first four variants are chosen."""
         order = list(VARIANTS)
         self.records = sorted(records, key=lambda r: (order.index(r.identity.variant), r.identity.seed))
         names = list(dict.fromkeys(record.identity.variant for record in self.records))
