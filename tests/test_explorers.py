@@ -71,12 +71,22 @@ TITLES = {
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
 
 
-@pytest.fixture
-def shown(results):
-    """The same explorers as on the page, to hold it against."""
+@pytest.fixture(scope="module")
+def built(results):
+    """The same explorers as on the page."""
     names = {"results": str(results)}
     exec(SETUP, names)
     return names["shown"]
+
+
+@pytest.fixture
+def shown(built):
+    """They, to hold the page against; their state is put back."""
+    before = {name: widget.state() for name, widget in built.items()}
+    yield built
+    for name, widget in built.items():
+        for trait, value in before[name].items():
+            setattr(widget, trait, value)
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +153,10 @@ def explorer(page, name):
     return page.get_by_role("region", name=TITLES[name])
 
 
+def control(there, label):
+    return there.get_by_label(label, exact=True)
+
+
 def percent(share):
     if 0 < share < 0.0005:
         return "< 0.1 %"
@@ -203,33 +217,33 @@ def test_the_filter_explorer_follows_every_control(page, shown):
         expect(share).to_have_text(percent(widget.future_share()))
 
     agrees()
-    press(there.get_by_label("period"), "End")
+    press(control(there, "period"), "End")
     widget.period = 256.0
     agrees()
-    press(there.get_by_label("bandwidth σ/f"), "Home", "ArrowRight")
+    press(control(there, "bandwidth σ/f"), "Home", "ArrowRight")
     widget.bandwidth = 0.03
     agrees()
-    there.get_by_label("window T").select_option("32 tokens")
+    control(there, "window T").select_option("32 tokens")
     widget.context = 32
     agrees()
     expect(there.locator("canvas")).to_have_js_property("width", 32)
-    there.get_by_label("family").select_option("a random bump")
-    press(there.get_by_label("draw"), "ArrowRight", "ArrowRight")
+    control(there, "family").select_option("a random bump")
+    press(control(there, "draw"), "ArrowRight", "ArrowRight")
     widget.family, widget.draw = "random", 2
     agrees()
-    assert there.get_by_label("width s").is_hidden()
-    there.get_by_label("family").select_option("Mexican hat")
-    press(there.get_by_label("width s"), "Home", "ArrowRight")
+    assert control(there, "width s").is_hidden()
+    control(there, "family").select_option("Mexican hat")
+    press(control(there, "width s"), "Home", "ArrowRight")
     widget.family, widget.width = "mexican hat", 1.5
     agrees()
     expect(variant).to_have_text("no variant of the book")
-    there.get_by_label("one-sided").press("Space")
+    control(there, "one-sided").press("Space")
     widget.one_sided = True
     agrees()
     expect(share).to_have_text("0.0 %")
     expect(variant).to_have_text("causal-mexhat")
-    there.get_by_label("family").select_option("a trained head")
-    there.get_by_label("head").select_option("multifourier-qk, seed 0, layer 1, head 0")
+    control(there, "family").select_option("a trained head")
+    control(there, "head").select_option("multifourier-qk, seed 0, layer 1, head 0")
     head = widget.data["heads"][2]
     assert head["label"] == "multifourier-qk, seed 0, layer 1, head 0"
     widget.family, widget.head, widget.one_sided, widget.context = "trained", 2, False, head["context"]
@@ -251,7 +265,7 @@ def test_the_picture_of_the_matrix_has_its_future_in_the_warning_colour(page, sh
         value = matrix[2, column].item()
         assert pixel[3] == pytest.approx(255 * (abs(value) / matrix.abs().max().item()) ** 0.5, abs=1)
         assert pixel[:3] == pytest.approx(expected[value > 0], abs=12)  # premultiplied by a low opacity
-    there.get_by_label("one-sided").check()
+    control(there, "one-sided").check()
     past, future, far = there.locator("canvas").evaluate(look)
     assert past[3] > 0
     assert future[3] == far[3] == 0
@@ -272,13 +286,13 @@ def test_the_frequency_explorer_follows_every_control(page, shown):
         assert marked.evaluate("span => span.textContent") == text
 
     agrees()
-    press(there.get_by_label("cycle"), "ArrowRight", "ArrowRight")
+    press(control(there, "cycle"), "ArrowRight", "ArrowRight")
     widget.cycle = 2
     agrees()
-    press(there.get_by_label("first character"), "ArrowRight")
+    press(control(there, "first character"), "ArrowRight")
     widget.start = 1
     agrees()
-    press(there.get_by_label("ruler's period"), "Home")
+    press(control(there, "ruler's period"), "Home")
     widget.period = 2.0
     agrees()
     there.locator(".cycle").nth(4).click()
@@ -290,17 +304,17 @@ def test_the_frequency_explorer_follows_every_control(page, shown):
         ("head", "1", "head"),
         ("which period", "3 of 4", "number"),
     ):
-        there.get_by_label(label, exact=True).select_option(option)
+        control(there, label).select_option(option)
         setattr(widget, trait, 2 if trait == "number" else 1)
         widget.period = widget.learned()
         agrees()
-    press(there.get_by_label("after step"), "Home")
+    press(control(there, "after step"), "Home")
     widget.point = 0
     widget.period = widget.learned()
     assert widget.period == 10
     agrees()
     assert last == 5
-    there.get_by_label("learned by").select_option("multifourier-qk, seed 0")
+    control(there, "learned by").select_option("multifourier-qk, seed 0")
     agrees()
 
 
@@ -322,26 +336,26 @@ def test_the_leak_microscope_follows_every_control(page, shown):
         return found["moved"]
 
     assert agrees() == 0  # base-dot, one letter ahead
-    there.get_by_label("variant").select_option("multifourier-qk")
+    control(there, "variant").select_option("multifourier-qk")
     widget.variant = "multifourier-qk"
     assert agrees() > 0
-    there.get_by_label("into").select_option("z")
+    control(there, "into").select_option("z")
     widget.letter = "z"
     agrees()
-    press(there.get_by_label("change letter"), "ArrowRight", "ArrowRight")
+    press(control(there, "change letter"), "ArrowRight", "ArrowRight")
     widget.lag = 3
     agrees()
-    press(there.get_by_label("position i"), "ArrowLeft", "ArrowLeft")
+    press(control(there, "position i"), "ArrowLeft", "ArrowLeft")
     widget.place -= 2
     agrees()
-    press(there.get_by_label("change letter"), "Home")
+    press(control(there, "change letter"), "Home")
     widget.lag = -2
     agrees()
-    there.get_by_label("variant").select_option("base-dot")
+    control(there, "variant").select_option("base-dot")
     widget.variant = "base-dot"
     assert agrees() > 0  # an earlier letter moves it
-    press(there.get_by_label("position i"), "End")
-    expect(there.get_by_label("change letter")).to_have_value("-2")
+    press(control(there, "position i"), "End")
+    expect(control(there, "change letter")).to_have_value("-2")
     there.locator(".token").nth(10).click()
     widget.place = 10
     agrees()
@@ -361,7 +375,7 @@ def test_the_text_is_coloured_by_what_moves_the_prediction(page, shown):
         return moved.view(widget.length, len(letters), -1).amax(1)[:, widget.place].sqrt().tolist()
 
     for variant in ("base-dot", "multifourier-qk"):
-        there.get_by_label("variant").select_option(variant)
+        control(there, "variant").select_option(variant)
         drawn = [alpha * 255 / 140 for alpha in there.locator(".token").evaluate_all(opacities)]
         assert drawn == pytest.approx(influence(variant), abs=0.07)
         assert any(drawn[: widget.place + 1])
@@ -385,16 +399,16 @@ def test_the_results_explorer_follows_every_control(page, shown):
     agrees()
     curves = there.locator("path.curve")
     before = curves.first.get_attribute("d")
-    there.get_by_label("curve").select_option("training loss")
+    control(there, "curve").select_option("training loss")
     assert curves.first.get_attribute("d") != before
-    there.get_by_label("record").select_option("multifourier-qk, seed 0")
+    control(there, "record").select_option("multifourier-qk, seed 0")
     widget.run = 1
     agrees()
-    press(there.get_by_label("point"), "Home")
+    press(control(there, "point"), "Home")
     widget.point = 0
     agrees()
     expect(curves).to_have_count(2)
-    there.get_by_label("multifourier-qk").press("Space")
+    control(there, "multifourier-qk").press("Space")
     widget.run = 0
     agrees()
     expect(curves).to_have_count(1)
@@ -402,7 +416,7 @@ def test_the_results_explorer_follows_every_control(page, shown):
     page.mouse.move(box["x"] + box["width"] - 12, box["y"] + 60)
     widget.point = len(widget.record.curve) - 1
     agrees()
-    there.get_by_label("0", exact=True).uncheck()
+    control(there, "0").uncheck()
     expect(there.get_by_role("status")).to_have_text("Choose a variant and a seed.")
 
 
@@ -414,14 +428,14 @@ def test_the_emd_explorer_follows_every_control(page, shown):
     )
     expect(status).to_contain_text("by a factor of 1.90, in white noise of 1.70")
     expect(there.locator("line.learned")).to_have_count(4)
-    press(there.get_by_label("IMF"), "ArrowRight", "ArrowRight")
+    press(control(there, "IMF"), "ArrowRight", "ArrowRight")
     periods = widget.data["heads"][0]["periods"]
     expect(status).to_contain_text(f"IMF 3: {periods[2]:.3g} tokens")
     expect(status).to_contain_text("The nearest learned period is 10 tokens")
-    there.get_by_label("series").select_option("layer 0, head 1")
+    control(there, "series").select_option("layer 0, head 1")
     expect(status).to_contain_text("by a factor of 2.10, in white noise of 1.70")
     expect(there.locator("line.learned")).to_have_count(0)
-    press(there.get_by_label("IMF"), "End")
+    press(control(there, "IMF"), "End")
     expect(status).to_contain_text("IMF 5: no period; in white noise no period.")
 
 
@@ -436,7 +450,7 @@ def test_a_phone_shows_them_all_accessibly(browser, address, scheme):
         expect(there.locator("svg").first).to_be_visible() if name != "leak" else None
         assert there.evaluate("section => section.scrollWidth <= section.clientWidth"), name
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
-    explorer(page, "leak").get_by_label("variant").select_option("multifourier-qk")
+    control(explorer(page, "leak"), "variant").select_option("multifourier-qk")
     found = Axe().run(page, context=".fqk-explorer").response["violations"]
     assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
     assert problems == []
@@ -582,11 +596,11 @@ def test_a_notebook_opened_after_papermill_shows_them_all(lab, shown):
     for name in NAMES:
         explorer(lab.page, name).wait_for()
     there, widget = explorer(lab.page, "filter"), shown["filter"]
-    press(there.get_by_label("period"), "End")
+    press(control(there, "period"), "End")
     widget.period = 256.0
     expect(there.locator(".share")).to_have_text(percent(widget.future_share()))
     there = explorer(lab.page, "leak")
-    there.get_by_label("into").select_option("q")
+    control(there, "into").select_option("q")
     expect(there.get_by_role("status")).to_contain_text("it takes a kernel to answer")
 
 
@@ -603,7 +617,7 @@ def test_in_jupyterlab_python_and_reader_set_the_same_state(lab):
         ("results", "point", ["Home"], "point", 0),
         ("emd", "IMF", ["ArrowRight"], "imf", 1),
     ):
-        slider = explorer(page, name).get_by_label(label)
+        slider = control(explorer(page, name), label)
         press(slider, *keys)
         lab.expects(f"shown[{name!r}].{trait}", value)
     for name, label, code, value in (
@@ -614,18 +628,18 @@ def test_in_jupyterlab_python_and_reader_set_the_same_state(lab):
         ("emd", "IMF", "imf = 4", "4"),
     ):
         lab.told(f"shown[{name!r}].{code}")
-        expect(explorer(page, name).get_by_label(label)).to_have_value(value)
-    explorer(page, "results").get_by_label("multifourier-qk").uncheck()
+        expect(control(explorer(page, name), label)).to_have_value(value)
+    control(explorer(page, "results"), "multifourier-qk").uncheck()
     lab.expects("shown['results'].variants", ["base-dot"])
     lab.told("shown['filter'].one_sided = True")
-    expect(explorer(page, "filter").get_by_label("one-sided")).to_be_checked()
+    expect(control(explorer(page, "filter"), "one-sided")).to_be_checked()
 
 
 def test_in_jupyterlab_the_model_answers_what_is_not_stored(lab, shown):
     there, widget = explorer(lab.page, "leak"), shown["leak"]
-    there.get_by_label("variant").select_option("multifourier-qk")
-    there.get_by_label("into").select_option("q")
-    press(there.get_by_label("change letter"), "End")
+    control(there, "variant").select_option("multifourier-qk")
+    control(there, "into").select_option("q")
+    press(control(there, "change letter"), "End")
     widget.variant, widget.letter, widget.place = "multifourier-qk", "q", 30
     widget.lag = widget.length - 1 - widget.place
     expect(there.get_by_role("status")).to_contain_text("moves " + percent(widget.change()["moved"]))

@@ -80,21 +80,21 @@ function slider(model, trait, label, options) {
     type: "range",
     step: log ? 0.05 : step,
     input: () => {
-      const value = Number(input.value);
-      put(model, { [trait]: log ? Number((2 ** value).toPrecision(3)) : value });
+      const moved = Number(input.value);
+      put(model, { [trait]: log ? Number((2 ** moved).toPrecision(3)) : moved });
       put(model, then());
     },
   });
-  const output = h("output");
-  const element = field(label, input, output);
+  const value = h("span", { class: "value", "aria-hidden": "true" }); // spoken as the slider's own
+  const element = field(label, input, value);
   element.refresh = () => {
     const ends = range();
-    const value = model.get(trait);
+    const now = model.get(trait);
     element.hidden = !visible();
     [input.min, input.max] = log ? ends.map(Math.log2) : ends;
-    input.value = log ? Math.log2(value) : value;
-    output.textContent = show(value);
-    input.setAttribute("aria-valuetext", show(value));
+    input.value = log ? Math.log2(now) : now;
+    value.textContent = show(now);
+    input.setAttribute("aria-valuetext", show(now));
   };
   return element;
 }
