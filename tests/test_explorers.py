@@ -68,6 +68,7 @@ TITLES = {
     "results": "Training and results explorer",
     "emd": "EMD explorer",
 }
+expect.set_options(timeout=30_000)  # a machine that is busy elsewhere is not a failure
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
 
 
@@ -136,8 +137,8 @@ def opened(browser, address, **options):
     page.on("console", lambda message: message.type == "error" and problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("requestfailed", lambda request: problems.append(request.url))
+    page.set_default_timeout(60_000)
     page.goto(address)
-    page.set_default_timeout(10_000)
     return page, problems
 
 
@@ -550,6 +551,7 @@ class Lab:
 def server(notebook):
     """The address of a JupyterLab over the notebook's folder, which trusts it, and its runtime folder."""
     folder = notebook.parent
+    (folder / "data").mkdir()
     with NotebookNotary(data_dir=str(folder / "data")) as notary:
         notary.sign(nbformat.read(notebook, as_version=4))
     with socket.socket() as probe:
@@ -581,7 +583,7 @@ def lab(browser, server):
     """The executed notebook, opened later: nothing is run yet."""
     address, runtime = server
     page = browser.new_context(viewport={"width": 1200, "height": 900}).new_page()
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(120_000)
     page.goto(f"{address}/lab/tree/executed.ipynb")
     explorer(page, "filter").wait_for()
     page.wait_for_function(
