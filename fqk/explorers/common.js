@@ -45,15 +45,15 @@ function unpacked(text, Type) {
 // An explorer: its controls above, what it draws below; both follow the traits and the width.
 function explorer({ model, el }, title, traits, controls, draw) {
   const form = h("div", { class: "controls" }, controls);
-  const body = h("div", { class: "body" });
-  const root = h("section", { class: "fqk-explorer", "aria-label": title }, form, body);
+  const drawn = h("div", { class: "drawn" });
+  const root = h("section", { class: "fqk-explorer", "aria-label": title }, form, drawn);
   root.style.setProperty("--past", COLOURS.past);
   root.style.setProperty("--future", COLOURS.future);
   el.replaceChildren(root);
   let width = 0;
   const refresh = () => {
     for (const control of controls) control.refresh();
-    if (width) body.replaceChildren(...draw(width));
+    if (width) drawn.replaceChildren(...draw(width));
   };
   for (const name of traits) model.on(`change:${name}`, refresh);
   new ResizeObserver(() => {
@@ -217,9 +217,9 @@ function line(points) {
   return points.map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(1)},${y.toFixed(1)}`).join("");
 }
 
-// Nothing and everything are said of exact values only.
+// Nothing and everything are said of exact values only; the space does not break.
 function percent(share) {
-  if (share > 0 && share < 0.0005) return "< 0.1 %";
-  if (share < 1 && share >= 0.9995) return "> 99.9 %";
-  return `${(100 * share).toFixed(1)} %`;
+  if (share > 0 && share < 0.0005) return "< 0.1\u00a0%";
+  if (share < 1 && share >= 0.9995) return "> 99.9\u00a0%";
+  return `${(100 * share).toFixed(1)}\u00a0%`;
 }

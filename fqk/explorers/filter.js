@@ -195,10 +195,8 @@ function render({ model, el }) {
         spectrumChart(amplitudes(kernel, T), T, half),
         kernelChart(kernel, T, oneSided, half),
       ]),
-      h("figure", {}, [
-        h("figcaption", {}, [caption, legend("past", "past and present"), legend("future", "future")]),
-        h("div", { class: "matrix" }, matrixPicture(kernel, T, oneSided, size, caption)),
-      ]),
+      h("p", {}, [caption, legend("past", "past and present"), legend("future", "future")]),
+      h("div", { class: "matrix" }, matrixPicture(kernel, T, oneSided, size, caption)),
     ];
   });
 }
