@@ -52,8 +52,8 @@ def _sibling(name: str) -> int:
 
 
 def _finite(value: float) -> float | None:
-    """To six digits after the point; JSON has no NaN."""
-    return round(value, 6) if math.isfinite(value) else None
+    """To eight digits after the point; JSON has no NaN."""
+    return round(value, 8) if math.isfinite(value) else None
 
 
 def _run(record: Record) -> dict[str, Any]:
