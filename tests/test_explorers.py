@@ -557,6 +557,10 @@ def server(notebook):
     (folder / "data").mkdir()
     with NotebookNotary(data_dir=str(folder / "data")) as notary:
         notary.sign(nbformat.read(notebook, as_version=4))
+    # All cells are in the page, also those that are out of sight.
+    tracker = folder / "settings/@jupyterlab/notebook-extension/tracker.jupyterlab-settings"
+    tracker.parent.mkdir(parents=True)
+    tracker.write_text('{"windowingMode": "none"}')
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
