@@ -113,6 +113,7 @@ def execute(notebook: Path, parameters: dict[str, Any]) -> nbformat.NotebookNode
     for cell in executed.cells:
         if "injected-parameters" in cell.metadata.tags:
             cell.metadata.tags.append("remove-cell")
+    executed.metadata.pop("widgets", None)  # each explorer's HTML holds its state already
     nbformat.write(executed, target)
     print(f"{time.perf_counter() - start:.0f} s", flush=True)
     return executed

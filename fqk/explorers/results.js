@@ -1,0 +1,160 @@
+// The training and results explorer; losses are in nats a token.
+
+const DASHES = ["none", "8 4", "2 3", "8 3 2 3", "14 4", "14 3 2 3"];
+const LOSSES = {
+  ordered: "ordered",
+  shuffled: "shuffled",
+  permutation_floor: "permutation floor",
+  prefix_truncated: "prefix, cut off",
+  prefix_padded: "prefix, padded",
+};
+const MARKS = {
+  ordered: "M-4,0A4,4,0,1,0,4,0A4,4,0,1,0,-4,0",
+  shuffled: "M-4,-4L4,4M-4,4L4,-4",
+  permutation_floor: "M0,-6V6",
+  prefix_truncated: "M-5,4L0,-5L5,4Z",
+  prefix_padded: "M-5,-4L0,5L5,-4Z",
+};
+
+function mark(name, x, y, colour) {
+  const fill = name === "ordered" ? colour : "none";
+  return h("path", { d: MARKS[name], transform: `translate(${x},${y})`, fill, stroke: colour, "stroke-width": 2 });
+}
+
+// A short line in a variant's colour and dashes, for its checkbox.
+function sample(colour, dash) {
+  const stroke = { stroke: colour, "stroke-width": 3, "stroke-dasharray": dash };
+  return h("svg", { width: 28, height: 8, "aria-hidden": "true" }, h("line", { x1: 0, x2: 28, y1: 4, y2: 4, ...stroke }));
+}
+
+function render({ model, el }) {
+  const get = (name) => model.get(name);
+  const { unit, variants, seeds, runs } = get("data");
+  const colour = {};
+  const dash = {};
+  for (const [name, family, sibling] of variants) {
+    colour[name] = COLOURS.family[family];
+    dash[name] = DASHES[sibling % DASHES.length];
+  }
+  const shown = () =>
+    runs.flatMap((run, index) =>
+      get("variants").includes(run.variant) && get("seeds").includes(run.seed) ? [index] : [],
+    );
+  // The run that is read is one that is shown, its point one that it has.
+  const read = () => (shown().includes(get("run")) ? get("run") : shown()[0]);
+  const lastPoint = () => (runs[read()]?.curve.length ?? 1) - 1;
+  const point = () => Math.min(get("point"), lastPoint());
+  const controls = [
+    checkboxes(
+      model,
+      "variants",
+      "variants",
+      variants.map(([name]) => [name, name, sample(colour[name], dash[name])]),
+    ),
+    checkboxes(
+      model,
+      "seeds",
+      "seeds",
+      seeds.map((seed) => [seed, `${seed}`]),
+    ),
+    select(model, "curve", "curve", {
+      options: () => [
+        ["val", "validation loss"],
+        ["train", "training loss"],
+      ],
+    }),
+    select(model, "run", "record", {
+      options: () => shown().map((index) => [index, `${runs[index].variant}, seed ${runs[index].seed}`]),
+    }),
+    slider(model, "point", "point", {
+      range: () => [0, lastPoint()],
+      show: () => `step ${runs[read()]?.curve[point()]?.step ?? "–"}`,
+    }),
+  ];
+
+  // The curves; the nearest point to the pointer is read.
+  function curves(width) {
+    const points = shown().flatMap((run) => runs[run].curve.map((at, index) => ({ run, index, ...at })));
+    const last = Math.max(...points.map(({ step }) => step));
+    const most = Math.max(...points.map((at) => at[get("curve")]));
+    const { svg, X, Y } = chart({
+      width,
+      height: 280,
+      label: `${get("curve") === "val" ? "Validation" : "Training"} loss of ${shown().length} runs over training`,
+      x: { domain: [0, last], title: "step", ticks: ticks(0, last) },
+      y: { domain: [0, most], title: `loss, ${unit}`, ticks: ticks(0, most) },
+    });
+    const place = (at) => [X(at.step), Y(at[get("curve")])];
+    for (const run of shown()) {
+      const { variant, curve } = runs[run];
+      const stroke = { stroke: colour[variant], "stroke-dasharray": dash[variant] };
+      const d = line(curve.map(place));
+      svg.append(h("path", { d, class: "curve", fill: "none", "stroke-width": run === read() ? 3.5 : 1.8, ...stroke }));
+    }
+    const here = runs[read()].curve[point()];
+    if (here) {
+      const [cx, cy] = place(here);
+      svg.append(h("circle", { cx, cy, r: 5, fill: colour[runs[read()].variant], stroke: "currentColor" }));
+    }
+    svg.addEventListener("pointermove", (event) => {
+      const box = svg.getBoundingClientRect();
+      const far = (at) => Math.hypot(...place(at).map((v, n) => v - [event.clientX - box.x, event.clientY - box.y][n]));
+      const near = points.reduce((best, at) => (far(at) < far(best) ? at : best));
+      if (near.run !== get("run") || near.index !== get("point")) put(model, { run: near.run, point: near.index });
+    });
+    return svg;
+  }
+
+  // The final losses, a row a shown variant, each the mean over the shown seeds.
+  function finals(width) {
+    const rows = get("variants").flatMap((variant) => {
+      const losses = shown().map((run) => runs[run]).filter((run) => run.variant === variant && run.losses.ordered);
+      if (!losses.length) return [];
+      const mean = (name) => losses.reduce((sum, run) => sum + run.losses[name][0], 0) / losses.length;
+      return [[variant, Object.fromEntries(Object.keys(LOSSES).map((name) => [name, mean(name)]))]];
+    });
+    const most = Math.max(1, ...rows.flatMap(([, losses]) => Object.values(losses)));
+    const { svg, X } = chart({
+      width,
+      height: 60 + 36 * rows.length,
+      label: `Final losses of ${rows.length} variants`,
+      x: { domain: [0, most], title: `loss, ${unit}`, ticks: ticks(0, most) },
+      y: { domain: [0, 1] },
+    });
+    rows.forEach(([variant, losses], index) => {
+      const y = 42 + 36 * index;
+      svg.append(h("text", { x: X(0), y: y - 10 }, variant));
+      for (const [name, loss] of Object.entries(losses)) svg.append(mark(name, X(loss), y, colour[variant]));
+    });
+    return svg;
+  }
+
+  const key = () =>
+    Object.entries(LOSSES).map(([name, text]) => {
+      const size = { width: 16, height: 14, viewBox: "-8 -7 16 14", "aria-hidden": "true" };
+      return h("span", { class: "legend" }, h("svg", size, mark(name, 0, 0, "currentColor")), text);
+    });
+
+  const traits = ["variants", "seeds", "curve", "run", "point"];
+  explorer({ model, el }, "Training and results explorer", traits, controls, (width) => {
+    if (!shown().length) return [readout("Choose a variant and a seed.")];
+    const run = runs[read()];
+    const here = run.curve[point()];
+    const verdict = run.diverged_at ? `diverged at step ${run.diverged_at}` : run.causal ? "causal" : "leaks";
+    const at = here ? `At step ${here.step}: training ${here.train.toFixed(3)}, validation ${here.val.toFixed(3)} ${unit}. ` : "";
+    const final = ([mean, error, windows]) => [mean.toFixed(3), error === null ? "–" : error.toFixed(3), windows];
+    return [
+      curves(width),
+      readout(h("strong", {}, `${run.variant}, seed ${run.seed}`), `, ${verdict}. ${at}`, h("code", {}, run.file), `, made on ${run.made}.`),
+      h("table", {}, [
+        h("caption", {}, `Its final losses, ${unit}`),
+        h("tr", {}, ["", "mean", "± its error", "windows"].map((head) => h("th", { scope: "col" }, head))),
+        ...Object.keys(run.losses).map((name) => row(LOSSES[name], final(run.losses[name]))),
+      ]),
+      h("p", {}, key()),
+      finals(width),
+    ];
+  });
+}
+
+export default { render };
