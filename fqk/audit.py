@@ -35,7 +35,7 @@ PROBE_ROWS = 6
 VANISHES = 1e-3
 """A change that float64 shrinks to less than this part of itself is rounding: it has 9 digits more."""
 
-CACHES = ("past_key_values", "cache_params", "state")
+CACHES = ("cache", "past_key_values", "cache_params", "state")
 NOT_NUMBERS = "some logits are NaN or infinite"
 
 
@@ -105,8 +105,10 @@ class Audit:
     @property
     def reason(self) -> str:
         """What the verdict rests on, in one sentence."""
+        if self.causal:
+            return "no later token and no other example moves a prediction"
         decisive = [finding for finding in self.findings if finding.verdict == self.verdict]
-        return decisive[0].detail
+        return max(decisive, key=lambda finding: finding.pair is not None).detail
 
     @property
     def causal(self) -> bool:
@@ -477,6 +479,8 @@ class _Run:
         if worst > self.rounding and not reshaped:
             return _Judgement("leaks", change)
         exact = self.subject.in_float64(lambda twin: _change(after(twin), before(twin)))
+        if exact is None and self.subject.eps <= _rounding(torch.float64):
+            return _Judgement("causal", change, f"; {worst:.2g} is rounding")
         if exact is None:
             note = f"a logit moves by {worst:.2g}, which rounding explains, and float64 cannot be tried"
             return _Judgement("leaks" if worst > self.rounding else "cannot tell", change, note)

@@ -1,0 +1,188 @@
+"""Which causal language models of transformers read their own future?
+
+Builds every class of the causal-LM mapping from a small random configuration, audits each in a process of
+its own with a time-out, and writes ``census/transformers-<version>.json`` after each, so that a run that
+was stopped goes on where it was.
+
+    python census/census.py                        # all that the file does not hold yet
+    python census/census.py DogeForCausalLM ...    # these, again
+    python census/census.py --table                # book/census.md from the files
+"""
+
+import inspect
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from transformers.models.llama import LlamaForCausalLM  # noqa: F401  what most import, once for all forks
+
+from fqk.audit import audit
+from fqk.errors import InputError
+
+HERE = Path(__file__).parent
+FILE = HERE / f"transformers-{transformers.__version__}.json"
+SECONDS = 150
+VOCABULARY, LENGTH = 99, 37  # longer than four blocks of 8, and not a multiple of them
+
+# Small values of what configurations have in common; a configuration takes those that it knows.
+HEADS = "num_attention_heads n_head num_heads n_heads attention_heads decoder_attention_heads \
+encoder_attention_heads mamba_n_heads mamba_num_heads swa_num_attention_heads linear_num_value_heads \
+linear_num_key_heads index_n_heads indexer_n_heads n_mamba_heads linear_num_heads num_decoder_attention_heads \
+num_encoder_attention_heads"
+GROUPS = "num_key_value_heads num_kv_heads swa_num_key_value_heads indexer_kv_heads"
+WIDTHS = "hidden_size d_model n_embd dim word_embed_proj_dim embedding_size attention_hidden_size emb_dim \
+embedding_dim input_embedding_size output_embedding_size lru_width backbone_hidden_size"
+HEAD_WIDTHS = "head_dim v_head_dim qk_rope_head_dim qk_nope_head_dim index_head_dim linear_key_head_dim \
+linear_value_head_dim mamba_head_dim mamba_d_head swa_head_dim swa_v_head_dim linear_head_dim d_kv d_head \
+attention_head_size indexer_head_dim attention_head_dim kv_channels dim_head global_head_dim rotary_dim"
+INNER = "intermediate_size n_inner ffn_dim decoder_ffn_dim encoder_ffn_dim moe_intermediate_size d_inner \
+shared_expert_intermediate_size shared_intermediate_size intermediate_size_mlp feed_forward_size d_ff dim_ff \
+ffn_hidden_size expert_ffn_hidden_size dense_intermediate_size prefix_dense_intermediate_size \
+moe_shared_expert_intermediate_size shared_experts_intermediate_size mamba_d_ssm block_ffn_dim"
+LAYERS = "num_hidden_layers n_layer num_layers n_layers decoder_layers encoder_layers num_decoder_layers \
+num_encoder_layers num_blocks"
+EXPERTS = "num_experts n_routed_experts num_local_experts moe_num_experts"
+BLOCKS = "sliding_window chunk_size mamba_chunk_size block_size attention_chunk_size window_size \
+local_attention_window_len attention_window_size sliding_window_size index_block_size local_attn_chunk_length \
+lsh_attn_chunk_length chunk_length"
+RANKS = "q_lora_rank kv_lora_rank o_lora_rank time_step_rank mamba_dt_rank mamba_d_state state_size \
+ssm_state_size d_state adapter_rank"
+LENGTHS = "max_position_embeddings n_positions n_ctx max_seq_len context_length max_target_positions \
+original_max_position_embeddings max_source_positions"
+SMALL: dict[str, Any] = {
+    name: value
+    for names, value in (
+        (HEADS, 4),
+        (GROUPS, 2),
+        (WIDTHS, 32),
+        (HEAD_WIDTHS, 8),
+        (INNER, 64),
+        (LAYERS, 4),
+        (EXPERTS, 4),
+        (BLOCKS, 8),
+        (RANKS, 8),
+        (LENGTHS, 128),
+    )
+    for name in names.split()
+} | {
+    "vocab_size": VOCABULARY,
+    "initializer_range": 0.2,  # attention that is far from even shows what it attends to
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+# What single configurations need besides.
+SPECIAL: dict[str, dict[str, Any]] = {}
+
+
+def small(config_class: type, names: dict[str, Any]) -> Any:
+    """The configuration with every value that it knows of ``names``, in its parts too."""
+    known = inspect.signature(config_class.__init__).parameters
+    parts = {
+        name: small(part, names)
+        for name, part in (getattr(config_class, "sub_configs", None) or {}).items()
+        if isinstance(part, type) and part.__name__ != "AutoConfig"
+    }
+    given = {name: value for name, value in names.items() if name in known}
+    return config_class(**given, **parts)
+
+
+def build(model_type: str, **more: Any) -> torch.nn.Module:
+    """A small random model of the type, in evaluation mode."""
+    config = small(CONFIG_MAPPING[model_type], SMALL | SPECIAL.get(model_type, {}) | more)
+    cls = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[model_type])
+    if cls.config_class and not isinstance(config, cls.config_class):
+        config = config.get_text_config()
+    torch.manual_seed(0)
+    return cls(config).eval()
+
+
+def examine(model_type: str) -> dict[str, Any]:
+    """One row of the census."""
+    start = time.perf_counter()
+    try:
+        model = build(model_type)
+    except Exception as error:  # whatever a class raises that the small values do not fit
+        return {"verdict": "not built", "reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+    row: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters())}
+    try:
+        found = audit(model, vocab_size=VOCABULARY, seq_len=LENGTH, inputs=SPECIAL_INPUTS.get(model_type))
+    except InputError as error:
+        return row | {"verdict": "not run", "reason": str(error)[:300]}
+    profile = [float(f"{h:.2g}") for h in found.lag_profile.tolist()]
+    row |= {
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "first_leak": found.first_leak,
+        "lag_profile": profile if any(profile) else [],
+        "findings": {f.probe: f.verdict for f in found.findings},
+        "details": {f.probe: f.detail for f in found.findings if f.verdict != "causal"},
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    if found.verdict == "leaks" and getattr(model.config, "is_decoder", None) is False:
+        try:
+            decoder = build(model_type, is_decoder=True)
+            row["as_decoder"] = audit(decoder, vocab_size=VOCABULARY, seq_len=LENGTH).verdict
+        except Exception as error:
+            row["as_decoder"] = f"not run: {error}"[:200]
+    return row
+
+
+SPECIAL_INPUTS: dict[str, dict[str, Any]] = {}
+
+
+def _answer(model_type: str, pipe: Any) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # warnings of the models
+    pipe.send(examine(model_type))
+
+
+def in_a_process(model_type: str) -> dict[str, Any]:
+    """The row, from a process that is ended after SECONDS."""
+    mine, its = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_answer, args=(model_type, its))
+    process.start()
+    its.close()
+    try:
+        if mine.poll(SECONDS):
+            return mine.recv()
+        return {"verdict": "not run", "reason": f"no answer within {SECONDS} s"}
+    except EOFError:
+        return {"verdict": "not run", "reason": "the process died"}
+    finally:
+        process.kill()
+        process.join()
+
+
+def main(chosen: list[str]) -> None:
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    rows = json.loads(FILE.read_text()) if FILE.exists() else {}
+    for model_type, cls in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items():
+        name = f"{cls} ({model_type})"
+        if (chosen and not {cls, model_type} & set(chosen)) or (not chosen and name in rows):
+            continue
+        rows[name] = in_a_process(model_type)
+        print(f"{name:60}{rows[name]['verdict']:12}{rows[name]['reason']}", flush=True)
+        part = FILE.with_suffix(".part")
+        part.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
+        part.replace(FILE)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
