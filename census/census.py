@@ -24,7 +24,6 @@ import torch
 import transformers
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
 from transformers.models.llama import LlamaForCausalLM  # noqa: F401  what most import, once for all forks
 
 from fqk.audit import audit
@@ -32,14 +31,14 @@ from fqk.errors import InputError
 
 HERE = Path(__file__).parent
 FILE = HERE / f"transformers-{transformers.__version__}.json"
-SECONDS = 150
+SECONDS = 100
 VOCABULARY, LENGTH = 99, 37  # longer than four blocks of 8, and not a multiple of them
 
 # Small values of what configurations have in common; a configuration takes those that it knows.
 HEADS = "num_attention_heads n_head num_heads n_heads attention_heads decoder_attention_heads \
-encoder_attention_heads mamba_n_heads mamba_num_heads swa_num_attention_heads linear_num_value_heads \
-linear_num_key_heads index_n_heads indexer_n_heads n_mamba_heads linear_num_heads num_decoder_attention_heads \
-num_encoder_attention_heads"
+encoder_attention_heads swa_num_attention_heads linear_num_value_heads \
+linear_num_key_heads index_n_heads indexer_n_heads n_mamba_heads linear_num_heads \
+num_decoder_attention_heads num_encoder_attention_heads"
 GROUPS = "num_key_value_heads num_kv_heads swa_num_key_value_heads indexer_kv_heads"
 WIDTHS = "hidden_size d_model n_embd dim word_embed_proj_dim embedding_size attention_hidden_size emb_dim \
 embedding_dim input_embedding_size output_embedding_size lru_width backbone_hidden_size"
@@ -54,8 +53,8 @@ LAYERS = "num_hidden_layers n_layer num_layers n_layers decoder_layers encoder_l
 num_encoder_layers num_blocks"
 EXPERTS = "num_experts n_routed_experts num_local_experts moe_num_experts"
 BLOCKS = "sliding_window chunk_size mamba_chunk_size block_size attention_chunk_size window_size \
-local_attention_window_len attention_window_size sliding_window_size index_block_size local_attn_chunk_length \
-lsh_attn_chunk_length chunk_length"
+local_attention_window_len attention_window_size sliding_window_size index_block_size chunk_length \
+local_attn_chunk_length lsh_attn_chunk_length"
 RANKS = "q_lora_rank kv_lora_rank o_lora_rank time_step_rank mamba_dt_rank mamba_d_state state_size \
 ssm_state_size d_state adapter_rank"
 LENGTHS = "max_position_embeddings n_positions n_ctx max_seq_len context_length max_target_positions \
@@ -79,6 +78,13 @@ SMALL: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "initializer_range": 0.2,  # attention that is far from even shows what it attends to
     "num_experts_per_tok": 2,
+    "moe_k": 2,
+    "n_shared_experts": 1,
+    "mamba_n_heads": 8,  # of 8, which is twice the width
+    "mamba_num_heads": 8,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "image_size": 16,
+    "patch_size": 8,
     "n_group": 1,
     "topk_group": 1,
     "pad_token_id": 0,
@@ -87,19 +93,29 @@ SMALL: dict[str, Any] = {
 }
 
 # What single configurations need besides.
-SPECIAL: dict[str, dict[str, Any]] = {}
+SPECIAL: dict[str, dict[str, Any]] = {
+    "bailing_hybrid": {"layer_group_size": 2},
+    "bamba": {"attn_layer_indices": [1, 3]},
+    "gemma3n_text": {"num_kv_shared_layers": 0},
+    "gemma4_assistant": {"hidden_size_per_layer_input": 0},
+    "gemma4_unified_assistant": {"hidden_size_per_layer_input": 0},
+    "mamba2": {"num_heads": 8},
+}
 
 
 def small(config_class: type, names: dict[str, Any]) -> Any:
     """The configuration with every value that it knows of ``names``, in its parts too."""
     known = inspect.signature(config_class.__init__).parameters
-    parts = {
-        name: small(part, names)
-        for name, part in (getattr(config_class, "sub_configs", None) or {}).items()
-        if isinstance(part, type) and part.__name__ != "AutoConfig"
-    }
-    given = {name: value for name, value in names.items() if name in known}
-    return config_class(**given, **parts)
+    if "kv_lora_rank" in known:  # latent attention has no groups
+        names = names | dict.fromkeys(GROUPS.split(), 4)
+    parts = {}
+    if subs := getattr(config_class, "sub_configs", None):
+        whole = config_class()
+        parts = {name: small(type(getattr(whole, name)), names) for name in subs if hasattr(whole, name)}
+        parts = {name: part for name, part in parts.items() if part is not None}
+    if config_class is type(None) or config_class.__name__ == "DbrxAttentionConfig":
+        return None
+    return config_class(**{name: value for name, value in names.items() if name in known}, **parts)
 
 
 def build(model_type: str, **more: Any) -> torch.nn.Module:

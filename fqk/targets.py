@@ -92,7 +92,7 @@ def _attribute(name: str, device: torch.device) -> Target:
     module, _, path = name.partition(":")
     sys.path.insert(0, "")  # as python -m does
     try:
-        found = importlib.import_module(module)
+        found: Any = importlib.import_module(module)
         for part in path.removesuffix("()").split("."):
             found = getattr(found, part)
         model = found() if path.endswith("()") else found

@@ -309,7 +309,9 @@ def test_planted_leak_is_found_and_named(name):
         assert_causal(lm(mix), vocab_size=VOCAB, seq_len=32)
 
 
-@pytest.mark.parametrize("name", [name for name, (_, probe, _) in LEAKS.items() if probe in ("every pair", "several tokens")])
+@pytest.mark.parametrize(
+    "name", [name for name, (_, probe, _) in LEAKS.items() if probe in ("every pair", "several tokens")]
+)
 def test_screen_finds_it_too_and_one_pair_of_it(name):
     mix, _, _ = LEAKS[name]
     quick = audit(lm(mix), vocab_size=VOCAB, seq_len=32, depth="screen")
