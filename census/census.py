@@ -100,6 +100,13 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "gemma4_assistant": {"hidden_size_per_layer_input": 0},
     "gemma4_unified_assistant": {"hidden_size_per_layer_input": 0},
     "mamba2": {"num_heads": 8},
+    "zamba2": {
+        "layers_block_type": ["mamba", "hybrid"] * 2,
+        "layer_types": None,
+        "n_mamba_heads": 8,
+        "attention_head_dim": 16,
+        "attention_hidden_size": 64,
+    },
 }
 
 
@@ -150,13 +157,26 @@ def examine(model_type: str) -> dict[str, Any]:
         "details": {f.probe: f.detail for f in found.findings if f.verdict != "causal"},
         "seconds": round(time.perf_counter() - start, 1),
     }
+    if (
+        found.verdict == "causal"
+        and "sliding_window" in inspect.signature(CONFIG_MAPPING[model_type]).parameters
+    ):
+        # a window makes the model build a mask that it may otherwise leave to the attention function
+        row["without_window"] = again(model_type, sliding_window=None)
+        if row["without_window"].startswith("leaks"):
+            row |= {"verdict": "leaks", "reason": row["without_window"]}
     if found.verdict == "leaks" and getattr(model.config, "is_decoder", None) is False:
-        try:
-            decoder = build(model_type, is_decoder=True)
-            row["as_decoder"] = audit(decoder, vocab_size=VOCABULARY, seq_len=LENGTH).verdict
-        except Exception as error:
-            row["as_decoder"] = f"not run: {error}"[:200]
+        row["as_decoder"] = again(model_type, is_decoder=True)
     return row
+
+
+def again(model_type: str, **more: Any) -> str:
+    """The verdict of a screen on another configuration."""
+    try:
+        found = audit(build(model_type, **more), vocab_size=VOCABULARY, seq_len=LENGTH, depth="screen")
+    except Exception as error:
+        return f"not run: {error}"[:200]
+    return f"leaks: {found.reason}" if found.verdict == "leaks" else found.verdict
 
 
 SPECIAL_INPUTS: dict[str, dict[str, Any]] = {}
@@ -184,7 +204,113 @@ def in_a_process(model_type: str) -> dict[str, Any]:
         process.join()
 
 
+# What was looked into: why a class leaks, where it says so itself.
+WHY = {
+    "CpmAntForCausalLM": "by design: all of the input is a prefix that attends both ways (`context` is 1 \
+everywhere in its `forward`)",
+    "XLNetLMHeadModel": "by design: a permutation language model, whose default attends both ways",
+    "XLMWithLMHeadModel": "by a switch: `causal=False` is its configuration's default",
+    "FlaubertWithLMHeadModel": "by a switch: `causal=False` is its configuration's default",
+}
+
+
+def page() -> str:
+    """The book's page of the census, from the files of all versions."""
+    files = sorted(HERE.glob("transformers-*.json"), key=lambda file: file.stat().st_size)
+    *older, newest = [
+        (file.stem.removeprefix("transformers-"), json.loads(file.read_text())) for file in files
+    ]
+    version, rows = newest
+    of: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        of.setdefault(row["verdict"], []).append(name)
+    audited = sum(len(of.get(verdict, [])) for verdict in ("causal", "leaks", "cannot tell"))
+    lines = [
+        "# A census of causal language models",
+        "",
+        f"Each class in the causal-LM mapping of transformers {version}, built small and random (vocabulary "
+        f"{VOCABULARY}, blocks and windows of 8) and audited at T = {LENGTH}: every pair, training mode, "
+        "shorter inputs, padding, batch neighbours, cached generation. Where the configuration has a sliding "
+        "window, a second time without. `census/census.py` makes this page.",
+        "",
+        f"Of {len(rows)} entries, {audited} were audited: {len(of.get('causal', []))} are causal, "
+        f"{len(of.get('leaks', []))} leak as they are configured, of "
+        f"{len(of.get('cannot tell', []))} the audit cannot tell. A small random model with one default "
+        "attention backend on one CPU says nothing of other backends, configurations and lengths.",
+        "",
+        "## What leaks, and why",
+        "",
+        "| class | first leak | lags | why |",
+        "|---|---|---|---|",
+        *(
+            f"| `{name}` | {_first(rows[name])} | {_lags(rows[name])} | {_why(name, rows[name])} |"
+            for name in of.get("leaks", [])
+        ),
+        "",
+        "## What was reported and mended",
+        "",
+        "| version | class | configuration | verdict |",
+        "|---|---|---|---|",
+    ]
+    for old, reported in [*older, (version, rows)]:
+        for name in sorted({name for _, held in older for name in held}):
+            row = reported.get(name, {})
+            for key, configuration in (("as_decoder", "`is_decoder=True`"), ("without_window", "no window")):
+                if row.get(key):
+                    lines.append(f"| {old} | `{name}` | {configuration} | {row[key].split(':')[0]} |")
+    lines += ["", REPORTED, "", "## Cached steps that differ from the whole pass", ""]
+    differ = {n: r["details"]["cached generation"] for n, r in rows.items() if _differs(r)}
+    lines += ["No leak, but a prediction that depends on how it is computed.", ""]
+    lines += ["| class | what differs |", "|---|---|", *(f"| `{n}` | {d} |" for n, d in differ.items()), ""]
+    for verdict, title in (("cannot tell", "Not told"), ("not run", "Not run"), ("not built", "Not built")):
+        if names := of.get(verdict):
+            lines += [f"## {title}", "", "| class | why |", "|---|---|"]
+            lines += [f"| `{name}` | {_cell(rows[name]['reason'])} |" for name in names] + [""]
+    lines += [
+        "## Causal",
+        "",
+        ", ".join(f"`{name.split(' ')[0]}`" for name in of.get("causal", [])) + ".",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+REPORTED = (
+    "The four encoders as decoders: [issue 48745](https://github.com/huggingface/transformers/issues/48745), "
+    "from 5.9 on, mended by [48760](https://github.com/huggingface/transformers/pull/48760). Doge under its "
+    "default attention: [issue 48748](https://github.com/huggingface/transformers/issues/48748), mended by "
+    "[48821](https://github.com/huggingface/transformers/pull/48821); it hides as long as a window makes the "
+    "model build its mask, which is why the census looks twice."
+)
+
+
+def _first(row: dict[str, Any]) -> str:
+    return "{} reads {}".format(*row["first_leak"]) if row.get("first_leak") else "–"
+
+
+def _lags(row: dict[str, Any]) -> str:
+    lags = [h for h, change in enumerate(row["lag_profile"], 1) if change > 0]
+    return f"{lags[0]}–{lags[-1]}" if lags else "–"
+
+
+def _why(name: str, row: dict[str, Any]) -> str:
+    if row.get("as_decoder"):
+        return f"by a switch: an encoder unless `is_decoder=True`, then {_cell(row['as_decoder'])}"
+    return WHY.get(name.split(" ")[0], _cell(row["reason"]))
+
+
+def _differs(row: dict[str, Any]) -> bool:
+    return row.get("findings", {}).get("cached generation") == "differs"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")[:160]
+
+
 def main(chosen: list[str]) -> None:
+    if chosen == ["--table"]:
+        (HERE.parent / "book/census.md").write_text(page())
+        return
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
