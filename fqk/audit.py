@@ -29,7 +29,7 @@ Model = Callable[..., Any]
 
 Verdict = Literal["causal", "leaks", "cannot tell"]
 
-PROBE_ROWS = 6
+PROBE_ROWS = 4
 """Windows in each pass of a probe, so that all probes together cost little beside the map."""
 
 VANISHES = 1e-3
