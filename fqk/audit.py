@@ -187,7 +187,7 @@ def audit(
         depth: ``exact`` looks at every pair (i, j > i), then at what hides a leak: several tokens at
             once, the other of training and evaluation mode, shorter inputs, and padding and cached
             generation where the model takes ``attention_mask`` and ``use_cache``. ``screen`` replaces
-            suffixes, in at most 12 passes up to T = 30,000: it finds any leak but one confined to few pairs.
+            suffixes, in at most 12 passes up to T = 1,000: it finds any leak but one confined to few pairs.
         tokens: windows, shape (T,) or (N, T); random ids by default. The map is of the first.
         positions: the tokens j to replace one at a time, shape (P,); all by default.
         batch_size: windows a forward pass, which bounds the memory.
@@ -359,10 +359,11 @@ class _Run:
     def exact(self, positions: Tensor) -> NDArray[np.float64]:
         """Every pair, then what hides a leak; the map (T, T)."""
         shift = torch.randint(1, self.vocab_size, (self.length,), generator=self.generator)
-        base = self.measure_noise()
+        base = self.measure_noise(self.windows[:1].repeat(self.batch_size, 1))
         self.vary(PROBE_ROWS)
+        self.logits = self.subject(self.batch)
         draws = self.draws()
-        if self.leaks_across_examples() and self.batch_size > 1:
+        if self.leaks_across_examples():
             self.one_by_one()
             base = self.subject(self.windows[:1])
         influence = self.map(base, positions, shift)
@@ -373,11 +374,11 @@ class _Run:
                 probe()
         return influence
 
-    def screen(self, passes: int = 3) -> NDArray[np.float64]:
+    def screen(self, passes: int = 2) -> NDArray[np.float64]:
         """Suffixes only; a map (T, T) of NaN but for the pair that was found."""
-        self.measure_noise()
         self.vary(self.batch_size)
-        if self.leaks_across_examples() and self.batch_size > 1:
+        self.logits = self.measure_noise(self.batch)
+        if self.leaks_across_examples():
             self.one_by_one()
         self.replace_suffixes("replaced suffixes", passes)
         self.map_tolerance = self.floor
@@ -392,9 +393,8 @@ class _Run:
     ) -> None:
         self.findings.append(Finding(probe, verdict, detail, change, pair))
 
-    def measure_noise(self) -> Tensor:
-        """The first window in all rows of a batch, twice; the logits of the first pass."""
-        batch = self.windows[:1].repeat(self.batch_size, 1)
+    def measure_noise(self, batch: Tensor) -> Tensor:
+        """The same batch twice; the logits of the first pass."""
         base = self.subject(batch)
         change = _change(self.subject(batch), base)
         self.noise = _most(change)
@@ -413,18 +413,19 @@ class _Run:
         return base
 
     def vary(self, rows: int) -> None:
-        """Windows for the probes, the given ones first, and their logits."""
+        """Windows for the probes, the given ones first."""
         self.batch = torch.randint(
             self.vocab_size, (min(rows, self.batch_size), self.length), generator=self.generator
         )
         given = self.windows[: len(self.batch)]
         self.batch[: len(given)] = given
-        self.logits = self.subject(self.batch)
+        self.twin_logits: Tensor | None = None
 
     def one_by_one(self) -> None:
         """Each window alone, where rows would mix."""
         self.batch_size = 1
         self.vary(1)
+        self.logits = self.subject(self.batch)
 
     def replaced(self, tokens: Tensor) -> Tensor:
         """Another id in every place."""
@@ -444,6 +445,9 @@ class _Run:
 
     def leaks_across_examples(self) -> bool:
         """Whether the first row's logits change with the other rows' tokens."""
+        if len(self.batch) == 1:
+            self.note("batch neighbours", "not run", "a pass holds one window")
+            return False
         others = self.replaced(self.batch)
         others[0] = self.batch[0]
         still = torch.zeros(self.batch.shape, dtype=torch.bool)
@@ -478,7 +482,9 @@ class _Run:
             return _Judgement("cannot tell", change, NOT_NUMBERS) if unknown else _Judgement("causal", change)
         if worst > self.rounding and not reshaped:
             return _Judgement("leaks", change)
-        exact = self.subject.in_float64(lambda twin: _change(after(twin), before(twin)))
+        exact = self.subject.in_float64(
+            lambda twin: _change(after(twin), self.in_twin(before, twin, base is self.logits))
+        )
         if exact is None and self.subject.eps <= _rounding(torch.float64):
             return _Judgement("causal", change, f"; {worst:.2g} is rounding")
         if exact is None:
@@ -488,6 +494,14 @@ class _Run:
         if _most(exact) > VANISHES * worst:
             return _Judgement("leaks", exact, in_float64=True)
         return _Judgement("causal", change, f"; {worst:.2g} is rounding, gone in float64")
+
+    def in_twin(self, before: Callable[[_Subject], Tensor], twin: _Subject, of_batch: bool) -> Tensor:
+        """``before`` of the float64 copy, kept if it is that of the probes' windows."""
+        if not of_batch:
+            return before(twin)
+        if self.twin_logits is None:
+            self.twin_logits = before(twin)
+        return self.twin_logits
 
     def map(self, base: Tensor, positions: Tensor, shift: Tensor) -> NDArray[np.float64]:
         """One token replaced a window, compared with the window itself."""
