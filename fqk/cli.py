@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -261,44 +261,63 @@ def bench(nanogpt: Path | None) -> None:
 
 
 @app.command()
-@click.argument("variant")
+@click.argument("target")
+@_option("--screen", "depth", flag_value="screen", default="exact", help="At most 12 passes, not every pair.")
+@_option("--vocab-size", type=click.IntRange(min=2), help="Token ids are below it; some models tell.")
+@_option("--seq-len", type=click.IntRange(min=2), help="Tokens in a window; some models tell, else 64.")
+@_option("--batch-size", default=32, type=click.IntRange(min=1), help="Windows a forward pass.")
+@_option("--text", type=click.Path(path_type=Path), help="A UTF-8 text, to say what a leak is worth in nats.")
+@_option("--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with the map there.")
 @profile_option
 @seed_option
+@device_option
 @results_option
 @json_option
 @click.pass_context
 def audit(
-    context: click.Context, variant: str, profile: str, seed: int, results: Path, as_json: bool
+    context: click.Context,
+    target: str,
+    depth: Literal["exact", "screen"],
+    vocab_size: int | None,
+    seq_len: int | None,
+    batch_size: int,
+    text: Path | None,
+    html: Path | None,
+    profile: str,
+    seed: int,
+    device: str,
+    results: Path,
+    as_json: bool,
 ) -> None:
-    """Does a trained variant read its own future? Exit status 0 if it is causal, 1 if it leaks.
+    """Does a model read its own future? Exit status 0 if it is causal, 1 if it leaks, 2 if nobody can tell.
 
-    Example: fqk audit multifourier-qk --profile cpu
+    TARGET is a variant that was trained, a folder of a Hugging Face causal LM, or module:attribute: a
+    torch module or function from token ids (B, T) to logits (B, T, V), or with () what makes one.
+
+    \b
+    Example: fqk audit multifourier-qk --profile cpu --html map.html
+             fqk audit my_package.model:build() --vocab-size 256
+             fqk audit path/to/folder --text some.txt
     """
+    from fqk import audit_report, targets
     from fqk.audit import audit as run
-    from fqk.records import load_model
+    from fqk.training import choose_device
 
-    model = load_model(results, get_profile(profile).name, get_variant(variant).name, seed)
-    found = run(model, vocab_size=model.token.num_embeddings, seq_len=model.profile.context, seed=seed)
-    if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "causal": found.causal,
-                    "first_leak": found.first_leak,
-                    "noise": found.noise,
-                    "lag_profile": found.lag_profile.tolist(),
-                }
-            )
-        )
-    elif found.first_leak is None:
-        click.echo(f"{variant} is causal: no later token moves a prediction")
-    else:
-        i, j = found.first_leak
-        click.echo(
-            f"{variant} leaks: replacing token {j} moves the prediction at {i} by "
-            f"{found.influence[i, j]:.2g}, and {int(found.leaks.sum())} more such pairs"
-        )
-    context.exit(int(not found.causal))
+    found_at = targets.load(target, choose_device(device), results, get_profile(profile).name, seed)
+    seq_len = seq_len or found_at.seq_len
+    found = run(
+        found_at.model,
+        vocab_size=vocab_size or found_at.vocab_size,
+        seq_len=seq_len,
+        depth=depth,
+        batch_size=batch_size,
+        text=found_at.windows(text, seq_len or 64) if text else None,
+        seed=seed,
+    )
+    if html:
+        html.write_text(audit_report.page(found, target))
+    click.echo(json.dumps(found.as_dict()) if as_json else f"{target}: {found}")
+    context.exit({"causal": 0, "leaks": 1, "cannot tell": 2}[found.verdict])
 
 
 @app.command()

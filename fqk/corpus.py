@@ -168,7 +168,7 @@ def load_corpus(path: str | Path | None = None) -> Corpus:
         InputError: the file cannot be read, is empty, is not UTF-8, or no place has the text.
     """
     if path is not None:
-        text = _read(Path(path))
+        text = read_text(Path(path))
         if hashlib.sha256(text.encode()).hexdigest() == TINYSHAKESPEARE_SHA256:
             return Corpus("tinyshakespeare", text, TINYSHAKESPEARE_SYMBOLS)
         return Corpus(Path(path).stem, text, "".join(sorted(set(text))))
@@ -211,7 +211,8 @@ def _cache() -> Path:
     return Path(pooch.os_cache("fqk"))
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """A UTF-8 text; InputError where it is not one."""
     try:
         text = path.read_bytes().decode()
     except OSError as error:

@@ -74,10 +74,89 @@ def test_train_then_report_then_audit(fqk, text: Path, tmp_path: Path) -> None:
     assert claims[1]["missing"] == "base-dot at smoke, seed 1, 2"
 
     causal = fqk("audit", "base-dot", "--profile", "smoke", "--out", out)
-    assert (causal.status, "is causal" in causal.out) == (0, True)
-    leaks = fqk("audit", "fourier-qk", "--profile", "smoke", "--out", out, "--json")
+    assert (causal.status, causal.out.startswith("base-dot: causal")) == (0, True)
+    page = tmp_path / "map.html"
+    given = ["--profile", "smoke", "--out", out, "--text", text, "--json", "--html", page]
+    leaks = fqk("audit", "fourier-qk", *given)
     assert leaks.status == 1
-    assert json.loads(leaks.out)["first_leak"] == [1, 2]
+    found = json.loads(leaks.out)
+    assert found["first_leak"] == [1, 2]
+    assert found["losses"]["windows"] == 4  # the short text has no more
+    assert "fourier-qk: leaks" in page.read_text()
+    other = tmp_path / "other.txt"
+    other.write_text(text.read_text()[::-1])
+    wrong = fqk("audit", "fourier-qk", "--profile", "smoke", "--out", out, "--text", other)
+    assert (wrong.status, "is not the text that fourier-qk was trained on" in wrong.err) == (2, True)
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module of models in the working folder."""
+    (tmp_path / "models_to_audit.py").write_text(
+        "import torch\n"
+        "from torch.nn.functional import one_hot\n"
+        "def causal(tokens): return one_hot(tokens, 9).cumsum(1).double()\n"
+        "def leaks(tokens): return one_hot(tokens, 9).flip(1).double()\n"
+        "def noisy(tokens): return causal(tokens) + torch.rand(1, generator=own)\n"
+        "def build(): return leaks\n"
+        "own = torch.Generator()\n"
+        "number = 3\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "models_to_audit", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "begins"),
+    [
+        ("causal", 0, "causal ("),
+        ("leaks", 1, "leaks (replacing token 7 moves the prediction at 0"),
+        ("build()", 1, "leaks ("),
+        ("noisy", 2, "cannot tell (non-deterministic"),
+    ],
+)
+def test_any_callable_is_audited_by_name(fqk, models: None, name: str, status: int, begins: str) -> None:
+    for depth in ((), ("--screen",)):
+        ran = fqk("audit", f"models_to_audit:{name}", "--vocab-size", 9, "--seq-len", 8, *depth)
+        assert ran.status == status
+        assert depth or ran.out.startswith(f"models_to_audit:{name}: {begins}")
+        assert ran.out.startswith(f"models_to_audit:{name}: {begins.split(' (')[0]}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["models_to_audit:missing"], "cannot be loaded: AttributeError"),
+        (["no_such_module:model"], "cannot be loaded: ModuleNotFoundError"),
+        (["models_to_audit:number"], "is not a torch module or a function of token ids, but int"),
+        (["models_to_audit:causal"], "vocab_size is None"),
+        (["models_to_audit:causal", "--vocab-size", "20", "--text", "t"], "has no tokenizer for --text"),
+        (["models_to_audit:build", "--vocab-size", "20"], "the model fails on ids of shape (32, 64)"),
+        (["."], "holds no causal LM that transformers loads"),
+        (["multifourier"], "did you mean multifourier-qk"),
+    ],
+)
+def test_a_model_that_cannot_be_audited_is_one_sentence(
+    fqk, models: None, arguments: list[str], sentence: str
+) -> None:
+    ran = fqk("audit", *arguments)
+    assert (ran.status, ran.err.count("\n")) == (2, 1)
+    assert sentence in ran.err
+
+
+def test_a_hugging_face_folder_is_audited(fqk, tmp_path: Path) -> None:
+    from transformers import BertConfig, BertLMHeadModel
+
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    for decodes in (True, False):
+        config = BertConfig(**shape, vocab_size=50, is_decoder=decodes, initializer_range=0.2)
+        BertLMHeadModel(config).save_pretrained(tmp_path / "model")
+        ran = fqk("audit", tmp_path / "model", "--seq-len", 12)
+        assert ran.status == int(not decodes)
+    text = tmp_path / "text.txt"
+    text.write_text("words")
+    ran = fqk("audit", tmp_path / "model", "--text", text)
+    assert (ran.status, "text.txt is too short: 3 tokens" in ran.err) == (2, True)
 
 
 def test_steps_are_recorded_apart(fqk, text: Path, tmp_path: Path) -> None:

@@ -1,0 +1,343 @@
+"""Which causal language models of transformers read their own future?
+
+Builds every class of the causal-LM mapping from a small random configuration, audits each in a process of
+its own with a time-out, and writes ``census/transformers-<version>.json`` after each, so that a run that
+was stopped goes on where it was.
+
+    python census/census.py                        # all that the file does not hold yet
+    python census/census.py DogeForCausalLM ...    # these, again
+    python census/census.py --table                # book/census.md from the files
+"""
+
+import inspect
+import json
+import logging
+import multiprocessing
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.llama import LlamaForCausalLM  # noqa: F401  what most import, once for all forks
+
+from fqk.audit import audit
+from fqk.errors import InputError
+
+HERE = Path(__file__).parent
+FILE = HERE / f"transformers-{transformers.__version__}.json"
+SECONDS = 300
+VOCABULARY, LENGTH = 99, 37  # longer than four blocks of 8, and not a multiple of them
+
+# Small values of what configurations have in common; a configuration takes those that it knows.
+HEADS = "num_attention_heads n_head num_heads n_heads attention_heads decoder_attention_heads \
+encoder_attention_heads swa_num_attention_heads linear_num_value_heads \
+linear_num_key_heads index_n_heads indexer_n_heads n_mamba_heads linear_num_heads \
+num_decoder_attention_heads num_encoder_attention_heads"
+GROUPS = "num_key_value_heads num_kv_heads swa_num_key_value_heads indexer_kv_heads"
+WIDTHS = "hidden_size d_model n_embd dim word_embed_proj_dim embedding_size attention_hidden_size emb_dim \
+embedding_dim input_embedding_size output_embedding_size lru_width backbone_hidden_size"
+HEAD_WIDTHS = "head_dim v_head_dim qk_rope_head_dim qk_nope_head_dim index_head_dim linear_key_head_dim \
+linear_value_head_dim mamba_head_dim mamba_d_head swa_head_dim swa_v_head_dim linear_head_dim d_kv d_head \
+attention_head_size indexer_head_dim attention_head_dim kv_channels dim_head global_head_dim rotary_dim"
+INNER = "intermediate_size n_inner ffn_dim decoder_ffn_dim encoder_ffn_dim moe_intermediate_size d_inner \
+shared_expert_intermediate_size shared_intermediate_size intermediate_size_mlp feed_forward_size d_ff dim_ff \
+ffn_hidden_size expert_ffn_hidden_size dense_intermediate_size prefix_dense_intermediate_size \
+moe_shared_expert_intermediate_size shared_experts_intermediate_size mamba_d_ssm block_ffn_dim"
+LAYERS = "num_hidden_layers n_layer num_layers n_layers decoder_layers encoder_layers num_decoder_layers \
+num_encoder_layers num_blocks"
+EXPERTS = "num_experts n_routed_experts num_local_experts moe_num_experts"
+BLOCKS = "sliding_window chunk_size mamba_chunk_size block_size attention_chunk_size window_size \
+local_attention_window_len attention_window_size sliding_window_size index_block_size chunk_length \
+local_attn_chunk_length lsh_attn_chunk_length"
+RANKS = "q_lora_rank kv_lora_rank o_lora_rank time_step_rank mamba_dt_rank mamba_d_state state_size \
+ssm_state_size d_state adapter_rank"
+LENGTHS = "max_position_embeddings n_positions n_ctx max_seq_len context_length max_target_positions \
+original_max_position_embeddings max_source_positions"
+SMALL: dict[str, Any] = {
+    name: value
+    for names, value in (
+        (HEADS, 4),
+        (GROUPS, 2),
+        (WIDTHS, 32),
+        (HEAD_WIDTHS, 8),
+        (INNER, 64),
+        (LAYERS, 4),
+        (EXPERTS, 4),
+        (BLOCKS, 8),
+        (RANKS, 8),
+        (LENGTHS, 128),
+    )
+    for name in names.split()
+} | {
+    "vocab_size": VOCABULARY,
+    "initializer_range": 0.2,  # attention that is far from even shows what it attends to
+    "num_experts_per_tok": 2,
+    "moe_k": 2,
+    "n_shared_experts": 1,
+    "mamba_n_heads": 8,  # of 8, which is twice the width
+    "mamba_num_heads": 8,
+    "vocab_size_per_layer_input": VOCABULARY,
+    "image_size": 16,
+    "patch_size": 8,
+    "n_group": 1,
+    "topk_group": 1,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+# What single configurations need besides.
+SPECIAL: dict[str, dict[str, Any]] = {
+    "bailing_hybrid": {"layer_group_size": 2},
+    "bamba": {"attn_layer_indices": [1, 3]},
+    "gemma3n_text": {"num_kv_shared_layers": 0},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
+    "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"] * 2},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "kimi_linear": {"layer_types": ["linear_attention", "full_attention"] * 2},
+    "mamba2": {"num_heads": 8},
+    "zamba2": {
+        "layers_block_type": ["mamba", "hybrid"] * 2,
+        "layer_types": None,
+        "n_mamba_heads": 8,
+        "attention_head_dim": 16,
+        "attention_hidden_size": 64,
+    },
+}
+
+
+def small(config_class: type, names: dict[str, Any]) -> Any:
+    """The configuration with every value that it knows of ``names``, in its parts too."""
+    known = inspect.signature(config_class.__init__).parameters
+    if "kv_lora_rank" in known:  # latent attention has no groups
+        names = names | dict.fromkeys(GROUPS.split(), 4)
+    parts = {}
+    if subs := getattr(config_class, "sub_configs", None):
+        whole = config_class()
+        parts = {name: small(type(getattr(whole, name)), names) for name in subs if hasattr(whole, name)}
+        parts = {name: part for name, part in parts.items() if part is not None}
+    if config_class is type(None) or config_class.__name__ == "DbrxAttentionConfig":
+        return None
+    return config_class(**{name: value for name, value in names.items() if name in known}, **parts)
+
+
+def build(model_type: str, **more: Any) -> torch.nn.Module:
+    """A small random model of the type, in evaluation mode."""
+    config = small(CONFIG_MAPPING[model_type], SMALL | SPECIAL.get(model_type, {}) | more)
+    cls = getattr(transformers, MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[model_type])
+    if cls.config_class and not isinstance(config, cls.config_class):
+        config = config.get_text_config()
+    torch.manual_seed(0)
+    return cls(config).eval()
+
+
+def examine(model_type: str) -> dict[str, Any]:
+    """One row of the census."""
+    start = time.perf_counter()
+    try:
+        model = build(model_type)
+    except Exception as error:  # whatever a class raises that the small values do not fit
+        return {"verdict": "not built", "reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+    row: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters())}
+    try:
+        found = audit(model, vocab_size=VOCABULARY, seq_len=LENGTH, inputs=SPECIAL_INPUTS.get(model_type))
+    except InputError as error:
+        return row | {"verdict": "not run", "reason": str(error)[:300]}
+    profile = [float(f"{h:.2g}") for h in found.lag_profile.tolist()]
+    row |= {
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "first_leak": found.first_leak,
+        "lag_profile": profile if any(profile) else [],
+        "findings": {f.probe: f.verdict for f in found.findings},
+        "details": {f.probe: f.detail for f in found.findings if f.verdict != "causal"},
+        "seconds": round(time.perf_counter() - start, 1),
+    }
+    if (
+        found.verdict == "causal"
+        and "sliding_window" in inspect.signature(CONFIG_MAPPING[model_type]).parameters
+    ):
+        # a window makes the model build a mask that it may otherwise leave to the attention function
+        row["without_window"] = again(model_type, sliding_window=None)
+        if row["without_window"].startswith("leaks"):
+            row |= {"verdict": "leaks", "reason": row["without_window"]}
+    if found.verdict == "leaks" and getattr(model.config, "is_decoder", None) is False:
+        row["as_decoder"] = again(model_type, is_decoder=True)
+    return row
+
+
+def again(model_type: str, **more: Any) -> str:
+    """The verdict of a screen on another configuration."""
+    try:
+        found = audit(build(model_type, **more), vocab_size=VOCABULARY, seq_len=LENGTH, depth="screen")
+    except Exception as error:
+        return f"not run: {error}"[:200]
+    return f"leaks: {found.reason}" if found.verdict == "leaks" else found.verdict
+
+
+SPECIAL_INPUTS: dict[str, dict[str, Any]] = {"dory": {"use_cache": False}}  # its cache outgrows a window of 8
+
+
+def _answer(model_type: str, pipe: Any) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # warnings of the models
+    pipe.send(examine(model_type))
+
+
+def in_a_process(model_type: str) -> dict[str, Any]:
+    """The row, from a process that is ended after SECONDS."""
+    mine, its = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_answer, args=(model_type, its))
+    process.start()
+    its.close()
+    try:
+        if mine.poll(SECONDS):
+            return mine.recv()
+        return {"verdict": "not run", "reason": f"no answer within {SECONDS} s"}
+    except EOFError:
+        return {"verdict": "not run", "reason": "the process died"}
+    finally:
+        process.kill()
+        process.join()
+
+
+# What was looked into: why a class leaks, where it says so itself.
+WHY = {
+    "CpmAntForCausalLM": "by design: all of the input is a prefix that attends both ways (`context` is 1 \
+everywhere in its `forward`)",
+    "XLNetLMHeadModel": "by design: a permutation language model, whose default attends both ways",
+    "XLMWithLMHeadModel": "by a switch: `causal=False` is its configuration's default",
+    "FlaubertWithLMHeadModel": "by a switch: `causal=False` is its configuration's default",
+}
+
+
+def page() -> str:
+    """The book's page of the census, from the files of all versions."""
+    files = {
+        tuple(map(int, file.stem.removeprefix("transformers-").split("."))): json.loads(file.read_text())
+        for file in HERE.glob("transformers-*.json")
+    }
+    versions = {".".join(map(str, number)): files[number] for number in sorted(files)}
+    version, rows = list(versions.items())[-1]
+    of: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        of.setdefault(row["verdict"], []).append(name)
+    audited = sum(len(of.get(verdict, [])) for verdict in ("causal", "leaks", "cannot tell"))
+    lines = [
+        "# A census of causal language models",
+        "",
+        f"Each class in the causal-LM mapping of transformers {version}, built small and random (vocabulary "
+        f"{VOCABULARY}, blocks and windows of 8) and audited at T = {LENGTH}: every pair, training mode, "
+        "shorter inputs, padding, batch neighbours, cached generation. Where the configuration has a sliding "
+        "window, a second time without. `census/census.py` makes this page.",
+        "",
+        f"Of {len(rows)} entries, {audited} were audited: {len(of.get('causal', []))} are causal, "
+        f"{len(of.get('leaks', []))} leak as they are configured, of "
+        f"{len(of.get('cannot tell', []))} the audit cannot tell. A small random model with one default "
+        "attention backend on one CPU says nothing of other backends, configurations and lengths.",
+        "",
+        "## What leaks, and why",
+        "",
+        "| class | first leak | lags | why |",
+        "|---|---|---|---|",
+        *(
+            f"| `{name}` | {_first(rows[name])} | {_lags(rows[name])} | {_why(name, rows[name])} |"
+            for name in of.get("leaks", [])
+        ),
+        "",
+        "## What was reported and mended",
+        "",
+        "| class | version | configuration | verdict |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| `{name}` | {number} | {' | '.join(_as_reported(held[name]))} |"
+        for name in sorted({name for held in list(versions.values())[:-1] for name in held})
+        for number, held in versions.items()
+        if name in held
+    ]
+    lines += ["", REPORTED, "", "## Cached steps that differ from the whole pass", ""]
+    differ = {n: r["details"]["cached generation"] for n, r in rows.items() if _differs(r)}
+    lines += ["No leak, but a prediction that depends on how it is computed.", ""]
+    lines += ["| class | what differs |", "|---|---|", *(f"| `{n}` | {d} |" for n, d in differ.items()), ""]
+    for verdict, title in (("cannot tell", "Not told"), ("not run", "Not run"), ("not built", "Not built")):
+        if names := of.get(verdict):
+            lines += [f"## {title}", "", "| class | why |", "|---|---|"]
+            lines += [f"| `{name}` | {_cell(rows[name]['reason'])} |" for name in names] + [""]
+    lines += [
+        "## Causal",
+        "",
+        ", ".join(f"`{name.split(' ')[0]}`" for name in of.get("causal", [])) + ".",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+REPORTED = (
+    "The four encoders as decoders: [issue 48745](https://github.com/huggingface/transformers/issues/48745), "
+    "from 5.9 on, mended by [48760](https://github.com/huggingface/transformers/pull/48760). Doge under its "
+    "default attention: [issue 48748](https://github.com/huggingface/transformers/issues/48748), mended by "
+    "[48821](https://github.com/huggingface/transformers/pull/48821); it hides as long as a window makes the "
+    "model build its mask, which is why the census looks twice. Zamba2's recurrence over chunks: "
+    "[issue 47475](https://github.com/huggingface/transformers/issues/47475)."
+)
+
+
+def _as_reported(row: dict[str, Any]) -> tuple[str, str]:
+    """The configuration in which a leak was reported, and its verdict."""
+    for key, configuration in (("as_decoder", "`is_decoder=True`"), ("without_window", "no sliding window")):
+        if key in row:
+            return configuration, row[key].split(":")[0]
+    return "as built", row["verdict"]
+
+
+def _first(row: dict[str, Any]) -> str:
+    return "{} reads {}".format(*row["first_leak"]) if row.get("first_leak") else "–"
+
+
+def _lags(row: dict[str, Any]) -> str:
+    lags = [h for h, change in enumerate(row["lag_profile"], 1) if change > 0]
+    return f"{lags[0]}–{lags[-1]}" if lags else "–"
+
+
+def _why(name: str, row: dict[str, Any]) -> str:
+    if row.get("as_decoder"):
+        return f"by a switch: an encoder unless `is_decoder=True`, then {_cell(row['as_decoder'])}"
+    return WHY.get(name.split(" ")[0], _cell(row["reason"]))
+
+
+def _differs(row: dict[str, Any]) -> bool:
+    return row.get("findings", {}).get("cached generation") == "differs"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")[:160]
+
+
+def main(chosen: list[str]) -> None:
+    if chosen == ["--table"]:
+        (HERE.parent / "book/census.md").write_text(page())
+        return
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    rows = json.loads(FILE.read_text()) if FILE.exists() else {}
+    for model_type, cls in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items():
+        name = f"{cls} ({model_type})"
+        if (chosen and not {cls, model_type} & set(chosen)) or (not chosen and name in rows):
+            continue
+        rows[name] = in_a_process(model_type)
+        print(f"{name:60}{rows[name]['verdict']:12}{rows[name]['reason']}", flush=True)
+        part = FILE.with_suffix(".part")
+        part.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
+        part.replace(FILE)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
