@@ -46,9 +46,9 @@ function unpacked(text, Type) {
 function explorer({ model, el }, title, traits, controls, draw) {
   const form = h("div", { class: "controls" }, controls);
   const drawn = h("div", { class: "drawn" });
-  // Arrow keys are the sliders', not shortcuts of JupyterLab's.
-  const own = { "data-lm-suppress-shortcuts": "true" };
-  const root = h("section", { class: "fqk-explorer", "aria-label": title, ...own }, form, drawn);
+  const root = h("section", { class: "fqk-explorer", "aria-label": title }, form, drawn);
+  // JupyterLab would take the arrow keys for shortcuts of its own.
+  for (const input of form.querySelectorAll("input, select")) input.dataset.lmSuppressShortcuts = "true";
   root.style.setProperty("--past", COLOURS.past);
   root.style.setProperty("--future", COLOURS.future);
   el.replaceChildren(root);
