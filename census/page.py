@@ -11,6 +11,8 @@ WHY = {
     "CpmAntForCausalLM": "by design: all of the input is a prefix that attends both ways (`context` is 1 "
     "everywhere in its `forward`)",
     "ProphetNetForCausalLM": "a bug, see below",
+    "ReformerModelWithLMHead": "by design: LSH attention sorts all positions into chunks, so that later tokens "
+    "decide what an earlier one may attend to; with local attention alone, or one chunk, it is causal",
     "XLMWithLMHeadModel": "by a switch: `causal=False` is the default; with `causal=True` it is causal",
     "XLNetLMHeadModel": 'by design: `attn_type="bi"` is the default; with `"uni"` it is causal',
 }
@@ -27,10 +29,17 @@ whole pass. We found no report of it.
 import torch
 from fqk.audit import audit
 from transformers import ProphetNetConfig, ProphetNetForCausalLM
+
 torch.manual_seed(0)
 config = ProphetNetConfig(
-    vocab_size=99, hidden_size=32, num_decoder_layers=2, num_decoder_attention_heads=4, decoder_ffn_dim=64,
-    init_std=0.5, is_decoder=True, add_cross_attention=False,
+    vocab_size=99,
+    hidden_size=32,
+    num_decoder_layers=2,
+    num_decoder_attention_heads=4,
+    decoder_ffn_dim=64,
+    init_std=0.5,
+    is_decoder=True,
+    add_cross_attention=False,
 )
 print(audit(ProphetNetForCausalLM(config).eval(), vocab_size=99, seq_len=37))
 # leaks (replacing token 1 moves the prediction at 0 by 0.68, and 97 more such pairs)
