@@ -11,8 +11,8 @@ WHY = {
     "CpmAntForCausalLM": "by design: all of the input is a prefix that attends both ways (`context` is 1 "
     "everywhere in its `forward`)",
     "ProphetNetForCausalLM": "a bug, see below",
-    "ReformerModelWithLMHead": "by design: LSH attention sorts all positions into chunks, so that later tokens "
-    "decide what an earlier one may attend to; with local attention alone, or one chunk, it is causal",
+    "ReformerModelWithLMHead": "by design: LSH attention sorts all positions into chunks, so that later "
+    "tokens decide what an earlier one may attend to; with local attention alone, or one chunk, it is causal",
     "XLMWithLMHeadModel": "by a switch: `causal=False` is the default; with `causal=True` it is causal",
     "XLNetLMHeadModel": 'by design: `attn_type="bi"` is the default; with `"uni"` it is causal',
 }
