@@ -6,7 +6,7 @@ was stopped goes on where it was.
 
     python census/census.py                        # all that the file does not hold yet
     python census/census.py DogeForCausalLM ...    # these, again
-    python census/census.py --table                # book/census.md from the files
+    python census/page.py                          # book/census.md from the files
 """
 
 import inspect
@@ -29,8 +29,7 @@ from transformers.models.llama import LlamaForCausalLM  # noqa: F401  what most 
 from fqk.audit import audit
 from fqk.errors import InputError
 
-HERE = Path(__file__).parent
-FILE = HERE / f"transformers-{transformers.__version__}.json"
+FILE = Path(__file__).parent / f"transformers-{transformers.__version__}.json"
 SECONDS = 300
 VOCABULARY, LENGTH = 99, 37  # longer than four blocks of 8, and not a multiple of them
 
@@ -103,6 +102,14 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": {"layer_types": ["linear_attention", "full_attention"] * 2},
     "mamba2": {"num_heads": 8},
+    "reformer": {
+        "is_decoder": True,
+        "axial_pos_embds": False,
+        "attn_layers": ["local", "lsh"] * 2,
+        "num_buckets": 4,
+    },
+    "xmod": {"default_language": "en_XX"},
+    "zaya": {"num_experts_per_tok": 1},
     "zamba2": {
         "layers_block_type": ["mamba", "hybrid"] * 2,
         "layer_types": None,
@@ -207,123 +214,7 @@ def in_a_process(model_type: str) -> dict[str, Any]:
         process.join()
 
 
-# What was looked into: why a class leaks, where it says so itself.
-WHY = {
-    "CpmAntForCausalLM": "by design: all of the input is a prefix that attends both ways (`context` is 1 \
-everywhere in its `forward`)",
-    "XLNetLMHeadModel": "by design: a permutation language model, whose default attends both ways",
-    "XLMWithLMHeadModel": "by a switch: `causal=False` is its configuration's default",
-    "FlaubertWithLMHeadModel": "by a switch: `causal=False` is its configuration's default",
-}
-
-
-def page() -> str:
-    """The book's page of the census, from the files of all versions."""
-    files = {
-        tuple(map(int, file.stem.removeprefix("transformers-").split("."))): json.loads(file.read_text())
-        for file in HERE.glob("transformers-*.json")
-    }
-    versions = {".".join(map(str, number)): files[number] for number in sorted(files)}
-    version, rows = list(versions.items())[-1]
-    of: dict[str, list[str]] = {}
-    for name, row in rows.items():
-        of.setdefault(row["verdict"], []).append(name)
-    audited = sum(len(of.get(verdict, [])) for verdict in ("causal", "leaks", "cannot tell"))
-    lines = [
-        "# A census of causal language models",
-        "",
-        f"Each class in the causal-LM mapping of transformers {version}, built small and random (vocabulary "
-        f"{VOCABULARY}, blocks and windows of 8) and audited at T = {LENGTH}: every pair, training mode, "
-        "shorter inputs, padding, batch neighbours, cached generation. Where the configuration has a sliding "
-        "window, a second time without. `census/census.py` makes this page.",
-        "",
-        f"Of {len(rows)} entries, {audited} were audited: {len(of.get('causal', []))} are causal, "
-        f"{len(of.get('leaks', []))} leak as they are configured, of "
-        f"{len(of.get('cannot tell', []))} the audit cannot tell. A small random model with one default "
-        "attention backend on one CPU says nothing of other backends, configurations and lengths.",
-        "",
-        "## What leaks, and why",
-        "",
-        "| class | first leak | lags | why |",
-        "|---|---|---|---|",
-        *(
-            f"| `{name}` | {_first(rows[name])} | {_lags(rows[name])} | {_why(name, rows[name])} |"
-            for name in of.get("leaks", [])
-        ),
-        "",
-        "## What was reported and mended",
-        "",
-        "| class | version | configuration | verdict |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        f"| `{name}` | {number} | {' | '.join(_as_reported(held[name]))} |"
-        for name in sorted({name for held in list(versions.values())[:-1] for name in held})
-        for number, held in versions.items()
-        if name in held
-    ]
-    lines += ["", REPORTED, "", "## Cached steps that differ from the whole pass", ""]
-    differ = {n: r["details"]["cached generation"] for n, r in rows.items() if _differs(r)}
-    lines += ["No leak, but a prediction that depends on how it is computed.", ""]
-    lines += ["| class | what differs |", "|---|---|", *(f"| `{n}` | {d} |" for n, d in differ.items()), ""]
-    for verdict, title in (("cannot tell", "Not told"), ("not run", "Not run"), ("not built", "Not built")):
-        if names := of.get(verdict):
-            lines += [f"## {title}", "", "| class | why |", "|---|---|"]
-            lines += [f"| `{name}` | {_cell(rows[name]['reason'])} |" for name in names] + [""]
-    lines += [
-        "## Causal",
-        "",
-        ", ".join(f"`{name.split(' ')[0]}`" for name in of.get("causal", [])) + ".",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-REPORTED = (
-    "The four encoders as decoders: [issue 48745](https://github.com/huggingface/transformers/issues/48745), "
-    "from 5.9 on, mended by [48760](https://github.com/huggingface/transformers/pull/48760). Doge under its "
-    "default attention: [issue 48748](https://github.com/huggingface/transformers/issues/48748), mended by "
-    "[48821](https://github.com/huggingface/transformers/pull/48821); it hides as long as a window makes the "
-    "model build its mask, which is why the census looks twice. Zamba2's recurrence over chunks: "
-    "[issue 47475](https://github.com/huggingface/transformers/issues/47475)."
-)
-
-
-def _as_reported(row: dict[str, Any]) -> tuple[str, str]:
-    """The configuration in which a leak was reported, and its verdict."""
-    for key, configuration in (("as_decoder", "`is_decoder=True`"), ("without_window", "no sliding window")):
-        if key in row:
-            return configuration, row[key].split(":")[0]
-    return "as built", row["verdict"]
-
-
-def _first(row: dict[str, Any]) -> str:
-    return "{} reads {}".format(*row["first_leak"]) if row.get("first_leak") else "–"
-
-
-def _lags(row: dict[str, Any]) -> str:
-    lags = [h for h, change in enumerate(row["lag_profile"], 1) if change > 0]
-    return f"{lags[0]}–{lags[-1]}" if lags else "–"
-
-
-def _why(name: str, row: dict[str, Any]) -> str:
-    if row.get("as_decoder"):
-        return f"by a switch: an encoder unless `is_decoder=True`, then {_cell(row['as_decoder'])}"
-    return WHY.get(name.split(" ")[0], _cell(row["reason"]))
-
-
-def _differs(row: dict[str, Any]) -> bool:
-    return row.get("findings", {}).get("cached generation") == "differs"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")[:160]
-
-
 def main(chosen: list[str]) -> None:
-    if chosen == ["--table"]:
-        (HERE.parent / "book/census.md").write_text(page())
-        return
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
