@@ -47,7 +47,7 @@ def html(tmp_path_factory):
     copy_sources(project)
     shutil.copytree(ROOT / "results", project / "results")
     with chdir(project):
-        index = build("smoke", 0, "cpu")
+        index = build("smoke", 0, "auto")
     assert index == Path("_build/html/index.html")
     return project / index.parent
 
