@@ -121,7 +121,8 @@ def test_nothing_is_left_unrendered(pages):
             assert leftover not in text, f"{name}: {leftover}"
         assert not page.select(".problematic, .system-message, .stderr"), name
         prose = " ".join(tag.text for tag in page.select("article p, article li"))
-        assert not re.search(r"\b(nan|None|NaN)\b", prose), name
+        if name.startswith("notebooks/"):  # what a cell computed; a page may speak of NaN
+            assert not re.search(r"\b(nan|None|NaN)\b", prose), name
 
 
 def test_pages_hold_what_was_measured(pages):
