@@ -1,8 +1,10 @@
 """The paper's fifteen claims, the rule that decides each, and what the records say by that rule.
 
-The rules were written down before the runs that they judge. A *gain* is a lower loss than ``base-dot``'s,
-paired by seed: the same seed starts from the same weights and sees the same batches. It counts when its
-whole interval (:func:`fqk.report.interval`) lies on one side of zero. A verdict takes three seeds at least.
+The rules were fixed when the first few runs of seed 0 were in, and earlier runs at another length of
+training had been seen; no claim had the seeds that its rule asks for. A *gain* is a lower loss than
+``base-dot``'s, paired by seed: the same seed starts from the same weights and sees the same batches. It
+counts when its whole interval (:func:`fqk.report.interval`) lies on one side of zero. A verdict takes three
+seeds at least.
 """
 
 from collections.abc import Callable, Sequence
