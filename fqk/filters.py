@@ -104,8 +104,8 @@ def spectral(x: Tensor, phi: Tensor) -> Tensor:
     mirrored = phi[:, 1 : (T + 1) // 2].flip(-1).conj()
     full = torch.cat([phi, mirrored], dim=-1)[:, None]
     series = (x.float() if x.dtype in (torch.bfloat16, torch.float16) else x).contiguous()
-    pairs = torch.view_as_complex(series.view(B, T, H * d // 2, 2))
-    spectrum = torch.fft.fft(pairs, dim=1).transpose(1, 2).view(B, H, d // 2, T)
-    # As one matrix: torch transposes a matrix several times faster than a stack of them.
-    filtered = torch.fft.ifft(spectrum * full).view(-1, T).T.contiguous()
-    return torch.view_as_real(filtered).view(T, B, H, d).transpose(0, 1).to(x.dtype)
+    pairs = torch.view_as_complex(series.view(B * T, H * d // 2, 2))
+    # As one matrix, there and back: torch transposes a matrix faster than a stack of them.
+    spectrum = torch.fft.fft(pairs.T.contiguous().view(H, -1, T))
+    filtered = torch.fft.ifft(spectrum * full).view(-1, B * T).T.contiguous()
+    return torch.view_as_real(filtered).view(B, T, H, d).to(x.dtype)
