@@ -145,6 +145,7 @@ def report(profile: str, results: Path, as_json: bool, compare: Path | None) -> 
     Example: fqk report --profile cpu --json
     """
     from fqk import report as tables
+    from fqk.experiments import experiments
     from fqk.records import read_records
 
     chosen = get_profile(profile)
@@ -156,7 +157,7 @@ def report(profile: str, results: Path, as_json: bool, compare: Path | None) -> 
         )
         sys.exit(int(table.difference.abs().max() > 0.05))
     found: dict[str, dict[str, Any]] = {}
-    for name in (chosen.name, chosen.in_words().name, chosen.longer().name):
+    for name in dict.fromkeys(experiment.profile.name for experiment in experiments(chosen)):
         if records := list(read_records(results, name)):
             found[name] = {
                 "losses": tables.summary(records),

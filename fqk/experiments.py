@@ -15,6 +15,7 @@ STARTS = (
 FILTERS = ("causal-gaussian", "causal-mexhat", "causal-morlet")
 SPECTRAL = ("causal-random-qk", "causal-fourier-qk", "causal-multifourier-qk")
 LONGER = ("base-dot", "causal-morlet")  # the best causal filter of the shorter runs' first seed
+LONGER_WORDS = ("base-dot", "causal-multifourier-qk")  # the one-sided spectral variant with most gain
 WORDS = ("base-dot", "random-qk", "fourier-qk", "multifourier-qk", *FILTERS, *SPECTRAL)
 
 
@@ -35,4 +36,5 @@ def experiments(profile: Profile) -> list[Experiment]:
         Experiment("Is word scale different?", profile.in_words(), WORDS, 3),
         Experiment("How steady are the headline figures?", profile, HEADLINE, 5),
         Experiment("Does an honest gain last?", profile.longer(), LONGER, 1),
+        Experiment("Does one on words?", profile.in_words().longer(), LONGER_WORDS, 3),
     ]

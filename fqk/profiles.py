@@ -1,7 +1,7 @@
 """The hyper-parameters, one set for all variants of a profile: a variant differs in its mixer only.
 
-Each profile has two more after it: ``…-long`` with four times the steps, and ``…-words``, which reads the
-text in words, of which there are four times fewer: half the window and half the steps.
+Each profile has three more after it: ``…-long`` with four times the steps, ``…-words``, which reads the
+text in words, of which there are four times fewer: half the window and half the steps; and both at once.
 """
 
 import math
@@ -71,7 +71,7 @@ PROFILES = {
             prefix_windows=32, mixed_precision=True,
         ),
     )
-    for profile in (base, base.longer(), base.in_words())
+    for profile in (base, base.longer(), base.in_words(), base.in_words().longer())
 }  # fmt: skip
 
 

@@ -275,7 +275,12 @@ def test_every_experiment_runs_in_miniature(
     monkeypatch.setitem(profiles.PROFILES, "smoke", tiny)
     ran = fqk("reproduce", "--profile", "smoke", "--corpus", text, "--out", tmp_path, "--workers", 2)
     assert ran.status == 0
-    assert {path.name for path in tmp_path.iterdir()} >= {"smoke", "smoke-words", "smoke-long"}
+    assert {path.name for path in tmp_path.iterdir()} >= {
+        "smoke",
+        "smoke-words",
+        "smoke-long",
+        "smoke-words-long",
+    }
     claims = json.loads(fqk("claims", "--profile", "smoke", "--out", tmp_path, "--json").out)
     undecided = [claim["id"] for claim in claims if claim["outcome"] == "cannot be decided here"]
     assert undecided == ["C0"]
