@@ -12,8 +12,6 @@ was stopped goes on where it was.
 import inspect
 import json
 import logging
-import multiprocessing
-import os
 import sys
 import time
 import warnings
@@ -22,16 +20,14 @@ from typing import Any
 
 import torch
 import transformers
+from rows import LENGTH, VOCABULARY, Row, audited, not_built, tabulate
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.models.llama import LlamaForCausalLM  # noqa: F401  what most import, once for all forks
 
 from fqk.audit import audit
-from fqk.errors import InputError
 
 FILE = Path(__file__).parent / f"transformers-{transformers.__version__}.json"
-SECONDS = 300
-VOCABULARY, LENGTH = 99, 37  # longer than four blocks of 8, and not a multiple of them
 
 # Small values of what configurations have in common; a configuration takes those that it knows.
 HEADS = "num_attention_heads n_head num_heads n_heads attention_heads decoder_attention_heads \
@@ -95,6 +91,16 @@ SMALL: dict[str, Any] = {
 SPECIAL: dict[str, dict[str, Any]] = {
     "bailing_hybrid": {"layer_group_size": 2},
     "bamba": {"attn_layer_indices": [1, 3]},
+    "deepseek_v4": {  # more blocks than the indexer picks, and several of the larger ones within the window
+        "layer_types": [
+            "sliding_attention",
+            "compressed_sparse_attention",
+            "heavily_compressed_attention",
+            "compressed_sparse_attention",
+        ],
+        "compress_rates": {"compressed_sparse_attention": 4, "heavily_compressed_attention": 8},
+        "index_topk": 2,
+    },
     "gemma3n_text": {"num_kv_shared_layers": 0},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 2},
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
@@ -145,37 +151,25 @@ def build(model_type: str, **more: Any) -> torch.nn.Module:
     return cls(config).eval()
 
 
-def examine(model_type: str) -> dict[str, Any]:
-    """One row of the census."""
+def examine(name: str) -> Row:
+    """The row of ``Class (model type)``."""
+    model_type = name.split("(")[1].rstrip(")")
     start = time.perf_counter()
     try:
         model = build(model_type)
     except Exception as error:  # whatever a class raises that the small values do not fit
-        return {"verdict": "not built", "reason": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
-    row: dict[str, Any] = {"parameters": sum(p.numel() for p in model.parameters())}
-    try:
-        found = audit(model, vocab_size=VOCABULARY, seq_len=LENGTH, inputs=SPECIAL_INPUTS.get(model_type))
-    except InputError as error:
-        return row | {"verdict": "not run", "reason": str(error)[:300]}
-    profile = [float(f"{h:.2g}") for h in found.lag_profile.tolist()]
-    row |= {
-        "verdict": found.verdict,
-        "reason": found.reason,
-        "first_leak": found.first_leak,
-        "lag_profile": profile if any(profile) else [],
-        "findings": {f.probe: f.verdict for f in found.findings},
-        "details": {f.probe: f.detail for f in found.findings if f.verdict != "causal"},
-        "seconds": round(time.perf_counter() - start, 1),
-    }
+        return not_built(error)
+    row = audited(model, inputs=SPECIAL_INPUTS.get(model_type))
+    row["seconds"] = round(time.perf_counter() - start, 1)
     if (
-        found.verdict == "causal"
+        row["verdict"] == "causal"
         and "sliding_window" in inspect.signature(CONFIG_MAPPING[model_type]).parameters
     ):
         # a window makes the model build a mask that it may otherwise leave to the attention function
         row["without_window"] = again(model_type, sliding_window=None)
         if row["without_window"].startswith("leaks"):
             row |= {"verdict": "leaks", "reason": row["without_window"]}
-    if found.verdict == "leaks" and getattr(model.config, "is_decoder", None) is False:
+    if row["verdict"] == "leaks" and getattr(model.config, "is_decoder", None) is False:
         row["as_decoder"] = again(model_type, is_decoder=True)
     return row
 
@@ -192,42 +186,13 @@ def again(model_type: str, **more: Any) -> str:
 SPECIAL_INPUTS: dict[str, dict[str, Any]] = {"dory": {"use_cache": False}}  # its cache outgrows a window of 8
 
 
-def _answer(model_type: str, pipe: Any) -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # warnings of the models
-    pipe.send(examine(model_type))
-
-
-def in_a_process(model_type: str) -> dict[str, Any]:
-    """The row, from a process that is ended after SECONDS."""
-    mine, its = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_answer, args=(model_type, its))
-    process.start()
-    its.close()
-    try:
-        if mine.poll(SECONDS):
-            return mine.recv()
-        return {"verdict": "not run", "reason": f"no answer within {SECONDS} s"}
-    except EOFError:
-        return {"verdict": "not run", "reason": "the process died"}
-    finally:
-        process.kill()
-        process.join()
-
-
 def main(chosen: list[str]) -> None:
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    rows = json.loads(FILE.read_text()) if FILE.exists() else {}
-    for model_type, cls in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items():
-        name = f"{cls} ({model_type})"
-        if (chosen and not {cls, model_type} & set(chosen)) or (not chosen and name in rows):
-            continue
-        rows[name] = in_a_process(model_type)
-        print(f"{name:60}{rows[name]['verdict']:12}{rows[name]['reason']}", flush=True)
-        part = FILE.with_suffix(".part")
-        part.write_text(json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
-        part.replace(FILE)
+    held = json.loads(FILE.read_text()) if FILE.exists() else {}
+    entries = {f"{cls} ({kind})": {cls, kind} for kind, cls in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items()}
+    names = [name for name, ids in entries.items() if (ids & set(chosen) if chosen else name not in held)]
+    tabulate(FILE, examine, names)
 
 
 if __name__ == "__main__":

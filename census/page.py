@@ -1,4 +1,4 @@
-"""The book's page of the census, from the files that ``census.py`` left."""
+"""The book's page of the census, from the files that ``census.py`` and ``public.py`` left."""
 
 import json
 from pathlib import Path
@@ -15,6 +15,18 @@ WHY = {
     "tokens decide what an earlier one may attend to; with local attention alone, or one chunk, it is causal",
     "XLMWithLMHeadModel": "by a switch: `causal=False` is the default; with `causal=True` it is causal",
     "XLNetLMHeadModel": 'by design: `attn_type="bi"` is the default; with `"uni"` it is causal',
+    "Hyena, no padding (our change)": "by our change: with the FFT as long as the input its end wraps around "
+    "to the beginning; the authors pad to twice the length, and theirs is causal",
+    "Linear Attention": "by a switch: `causal=False` is the default; with `causal=True` it is causal",
+    "Mega, laplacian_attn_fn": "by a switch, off by default and on in the README's full Mega: scores are "
+    "divided by the length of the input, so that a prediction changes with how many tokens follow it, but "
+    "not with which",
+    "Mega, norm_mhesa_heads": "a bug under a switch that is off by default, see below",
+    "Performer": "by a switch: `causal=False` is the default; for `causal=True` see the next",
+    "Performer, causal": "a bug, see below",
+    "Routing Transformer, causal": "by design: each cluster takes the positions nearest to it from the whole "
+    "input, so that later tokens decide whether an earlier one is among them; the mask orders only those "
+    "that are",
 }
 
 BUG = """## A bug: ProphetNet
@@ -46,6 +58,39 @@ print(audit(ProphetNetForCausalLM(config).eval(), vocab_size=99, seq_len=37))
 ```
 """
 
+PUBLIC_BUGS = """Two are bugs. Performer's features of the keys are exp(x − m) + ε with m the largest x
+over *all* positions. Without the ε of 1e-4, m would cancel; with it, a later key changes how much the ε
+weighs. The leak is small; it is known from a difference between long and short inputs
+([issue 82](https://github.com/lucidrains/performer-pytorch/issues/82)). With m taken out the audit finds the
+model causal, and with `generalized_attention=True` there is no m.
+
+```python
+import torch
+from fqk.audit import audit
+from performer_pytorch import PerformerLM  # github.com/lucidrains/performer-pytorch
+
+torch.manual_seed(0)
+model = PerformerLM(num_tokens=99, max_seq_len=64, dim=32, depth=2, heads=4, dim_head=8, causal=True)
+print(audit(model.eval(), vocab_size=99, seq_len=37, dtype=torch.float64))
+# leaks (replacing token 1 moves the prediction at 0 by 1.6e-06, and 476 more such pairs)
+```
+
+Mega's `norm_mhesa_heads` puts the averages of each head through `GroupNorm` with the positions as its last
+axis, so that mean and variance are those of the whole input. With each position normalised by itself the
+audit finds the model causal. We found no report of it.
+
+```python
+import torch
+from fqk.audit import audit
+from mega_pytorch import Mega  # github.com/lucidrains/Mega-pytorch
+
+torch.manual_seed(0)
+model = Mega(num_tokens=99, dim=32, depth=2, ema_heads=4, norm_mhesa_heads=True)
+print(audit(model.eval(), vocab_size=99, seq_len=37))
+# leaks (replacing token 1 moves the prediction at 0 by 0.052, and 665 more such pairs)
+```
+"""
+
 
 def page() -> str:
     """The book's page of the census, from the files of all versions."""
@@ -53,6 +98,7 @@ def page() -> str:
         tuple(map(int, file.stem.removeprefix("transformers-").split("."))): json.loads(file.read_text())
         for file in HERE.glob("transformers-*.json")
     }
+    public = json.loads((HERE / "public.json").read_text())
     versions = {".".join(map(str, number)): files[number] for number in sorted(files)}
     version, rows = list(versions.items())[-1]
     of: dict[str, list[str]] = {}
@@ -88,10 +134,12 @@ def page() -> str:
         "|---|---|---|---|",
     ]
     lines += [
-        f"| `{name}` | {number} | {' | '.join(_as_reported(held[name]))} |"
+        f"| `{name}` | {number} | {CONFIGURATIONS[key]} | {verdict} |"
         for name in sorted({name for held in list(versions.values())[:-1] for name in held})
-        for number, held in versions.items()
-        if name in held
+        for key, verdicts in [
+            _as_reported({number: held[name] for number, held in versions.items() if name in held})
+        ]
+        for number, verdict in verdicts.items()
     ]
     lines += ["", REPORTED, "", "## Cached steps that differ from the whole pass", ""]
     differ = {n: r["details"]["cached generation"] for n, r in rows.items() if _differs(r)}
@@ -101,6 +149,7 @@ def page() -> str:
         "",
     ]
     lines += ["| class | what differs |", "|---|---|", *(f"| `{n}` | {d} |" for n, d in differ.items()), ""]
+    lines += _outside(public)
     for verdict, title in (("cannot tell", "Not told"), ("not run", "Not run"), ("not built", "Not built")):
         if names := of.get(verdict):
             lines += [f"## {title}", "", "| class | why |", "|---|---|"]
@@ -119,17 +168,27 @@ REPORTED = (
     "from 5.9 on, mended by [48760](https://github.com/huggingface/transformers/pull/48760). Doge under its "
     "default attention: [issue 48748](https://github.com/huggingface/transformers/issues/48748), mended by "
     "[48821](https://github.com/huggingface/transformers/pull/48821); it hides as long as a window makes the "
-    "model build its mask, which is why the census looks twice. Zamba2's recurrence over chunks: "
-    "[issue 47475](https://github.com/huggingface/transformers/issues/47475)."
+    "model build its mask, which is why the census looks twice. The recurrence over chunks of Zamba2 and "
+    "Nemotron-H: [issue 47475](https://github.com/huggingface/transformers/issues/47475) and "
+    "[47246](https://github.com/huggingface/transformers/issues/47246). DeepSeek V4's summaries of blocks, "
+    "which every position could attend to, later blocks included: "
+    "[issue 45820](https://github.com/huggingface/transformers/issues/45820) and "
+    "[45758](https://github.com/huggingface/transformers/issues/45758), mended by "
+    "[45892](https://github.com/huggingface/transformers/pull/45892), a matter of 5.8.0 alone."
 )
 
 
-def _as_reported(row: dict[str, Any]) -> tuple[str, str]:
-    """The configuration in which a leak was reported, and its verdict."""
-    for key, configuration in (("as_decoder", "`is_decoder=True`"), ("without_window", "no sliding window")):
-        if key in row:
-            return configuration, row[key].split(":")[0]
-    return "as built", row["verdict"]
+CONFIGURATIONS = {
+    "as_decoder": "`is_decoder=True`",
+    "without_window": "no sliding window",
+    "verdict": "as built",
+}
+
+
+def _as_reported(rows: dict[str, dict[str, Any]]) -> tuple[str, dict[str, str]]:
+    """The configuration in which a leak was reported in some version, and the verdict of each version."""
+    key = next(k for k in CONFIGURATIONS if any(row.get(k, "").startswith("leaks") for row in rows.values()))
+    return key, {number: row[key].split(":")[0] for number, row in rows.items()}
 
 
 def _first(row: dict[str, Any]) -> str:
@@ -137,14 +196,44 @@ def _first(row: dict[str, Any]) -> str:
 
 
 def _lags(row: dict[str, Any]) -> str:
-    lags = [h for h, change in enumerate(row["lag_profile"], 1) if change > 0]
+    lags = [h for h, change in enumerate(row["lag_profile"], 1) if change > 0 and row["first_leak"]]
     return f"{lags[0]}–{lags[-1]}" if lags else "–"
 
 
 def _why(name: str, row: dict[str, Any]) -> str:
     if row.get("as_decoder"):
         return f"by a switch: an encoder unless `is_decoder=True`, then {_cell(row['as_decoder'])}"
-    return WHY.get(name.split(" ")[0], _cell(row["reason"]))
+    return WHY.get(name) or WHY.get(name.split(" ")[0], _cell(row["reason"]))
+
+
+def _outside(public: dict[str, dict[str, Any]]) -> list[str]:
+    """The section on models outside transformers."""
+    repositories = {row["repository"]: row["commit"] for row in public.values()}
+    links = ", ".join(
+        f"[{repository}](https://github.com/{repository}) at {commit[:7]}"
+        for repository, commit in sorted(repositories.items(), key=lambda pair: pair[0].lower())
+    )
+    return [
+        "## Models outside transformers",
+        "",
+        f"{len(public)} configurations of {len(repositories)} public repositories, two layers of width 32 "
+        "with noise of 0.1 on all weights (some begin at 0, where they would hide what they read), at "
+        "T = 37, which cuts their blocks of 8, and at T = 40, which does not. `census/public.py` says how to "
+        f"run it again, on {links}.",
+        "",
+        "| model | mixer | T = 37 | T = 40 | first leak | lags |",
+        "|---|---|---|---|---|---|",
+        *(
+            f"| {' | '.join([name, row['mixer'], *row['lengths'].values(), _first(row), _lags(row)])} |"
+            for name, row in public.items()
+        ),
+        "",
+        "Not run at 37 are those that ask for whole blocks. What leaks, and why:",
+        "",
+        *(f"- {name}: {_why(name, row)}." for name, row in public.items() if row["verdict"] == "leaks"),
+        "",
+        PUBLIC_BUGS,
+    ]
 
 
 def _differs(row: dict[str, Any]) -> bool:
