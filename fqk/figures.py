@@ -253,7 +253,7 @@ def gaps(summary: pd.DataFrame) -> go.Figure:
             hovertemplate="%{text}: %{x:.2f} nats",
             showlegend=False,
         )
-    figure.update_xaxes(title=f"gap, shuffled less ordered loss, {NATS}", rangemode="tozero")
+    figure.update_xaxes(title=f"gap, {NATS}", rangemode="tozero")
     figure.update_yaxes(title="the audit")
     return _styled(figure, "The gap, by what the audit says", height=280)
 
@@ -426,7 +426,8 @@ def influence(audit: Audit) -> go.Figure:
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (-1.0, 0.0)
     ticks = np.arange(np.ceil(low), high + 1e-9, max(1.0, np.ceil((high - low) / 3)))
     figure = make_subplots(rows=2, cols=1, row_heights=[0.78, 0.22], vertical_spacing=0.22)
-    _halves(figure, z, low, high, ticks, [f"10<sup>{tick:.0f}</sup>" for tick in ticks])
+    labels = [f"10<sup>{tick:.0f}</sup>" for tick in ticks]
+    _halves(figure, z, low, high, ticks, labels)
     figure.update_traces(hovertemplate="token %{x} moves prediction %{y} by 10^%{z:.2f}<extra></extra>")
     lags = np.arange(1 - len(found), len(found))
     most = np.array([np.diagonal(np.nan_to_num(found), lag).max() for lag in lags])
@@ -442,7 +443,9 @@ def influence(audit: Audit) -> go.Figure:
         )
     figure.update_layout(bargap=0)
     figure.update_xaxes(title="token j less position i", range=[-len(found), len(found)], row=2, col=1)
-    figure.update_yaxes(title="change of a logit", type="log", exponentformat="power", nticks=5, row=2, col=1)
+    figure.update_yaxes(
+        title="change of a logit", type="log", tickvals=10.0**ticks, ticktext=labels, row=2, col=1
+    )
     if audit.causal:
         caption = "No later token moves a prediction: causal."
     else:

@@ -137,9 +137,10 @@ function render({ model, el }) {
       const y = 42 + 36 * index;
       svg.append(h("text", { x: X(0), y: y - 10 }, variant));
       for (const { name, mean, error } of found) {
-        const d = `M${X(Math.max(0, mean - error))},${y}H${X(mean + error)}`;
+        const [low, high] = [X(Math.max(0, mean - error)), X(mean + error)];
+        const d = `M${low},${y - 4}v8m0,-4H${high}m0,-4v8`;
         const text = `${variant}, ${LOSSES[name]}: ${mean.toFixed(3)} ± ${error?.toFixed(3) ?? "–"}`;
-        svg.append(h("g", {}, h("title", {}, text), h("path", { d, class: "error", stroke: "currentColor", "stroke-opacity": 0.7 }), mark(name, X(mean), y, colour[variant])));
+        svg.append(h("g", {}, h("title", {}, text), h("path", { d, class: "error", fill: "none", stroke: "currentColor", "stroke-opacity": 0.7 }), mark(name, X(mean), y, colour[variant])));
       }
     });
     const explained = [
@@ -168,7 +169,7 @@ function render({ model, el }) {
       readout(h("strong", {}, `${run.variant}, seed ${run.seed}`), `, ${verdict}. ${at}`, h("code", {}, run.file), `, made on ${run.made}.`),
       h("table", {}, [
         h("caption", {}, `Its final losses, ${unit}`),
-        h("tr", {}, ["", "mean", "± its error", "windows"].map((head) => h("th", { scope: "col" }, head))),
+        h("tr", {}, ["", "mean", "± standard error", "windows"].map((head) => h("th", { scope: "col" }, head))),
         ...Object.keys(run.losses).map((name) => row(LOSSES[name], final(run.losses[name]))),
       ]),
       h("p", {}, key()),
