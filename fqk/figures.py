@@ -61,6 +61,7 @@ REPORTED = {
     "prefix_padded": "prefix, padded",
 }
 NATS = "nats a character"
+PERIODS = (2, 5, 10, 20, 50, 100, 200, 500)  # ticks, in tokens
 NULLS = {
     "trained": FUTURE,
     "untrained": "#E69F00",
@@ -231,7 +232,7 @@ def gains(found: Mapping[str, Interval], title: str, unit: str = NATS) -> go.Fig
         showlegend=False,
     )
     figure.add_vline(0, line={"color": GREY, "dash": "dot", "width": 1})
-    figure.update_xaxes(title=f"gain over base-dot, {unit}")
+    figure.update_xaxes(title=f"gain over base-dot,<br>{unit}")
     figure.update_yaxes(autorange="reversed")
     return _styled(figure, title, height=170 + 34 * len(names))
 
@@ -287,8 +288,8 @@ def periods(scales: pd.DataFrame, variants: Iterable[str], paper: Iterable[float
             )
         for period in paper:
             figure.add_hline(period, line={"color": GREY, "dash": "dot", "width": 1}, row=row, col=1)
-        figure.update_yaxes(title="period, tokens", type="log", row=row, col=1)
-    figure.update_xaxes(title="step", row=len(names) or 1, col=1)
+        figure.update_yaxes(title="period, tokens", type="log", tickvals=PERIODS, row=row, col=1)
+    figure.update_xaxes(title="training step", row=len(names) or 1, col=1)
     return _styled(figure, "Learned periods over training", height=160 + 260 * max(1, len(names)))
 
 
@@ -344,7 +345,7 @@ def imf_periods(found: Iterable[Decomposition], form: str = "EMD") -> go.Figure:
     figure.update_xaxes(
         title="order of the IMF", tickvals=[0, *orders], ticktext=["learned", *map(str, orders)]
     )
-    figure.update_yaxes(title="mean period, tokens", type="log", tickvals=[2, 5, 10, 20, 50, 100, 200, 500])
+    figure.update_yaxes(title="mean period, tokens", type="log", tickvals=PERIODS)
     return _styled(figure, f"Periods that {form} finds, by order", height=520)
 
 
