@@ -24,8 +24,8 @@ from torch import Tensor
 from fqk import filters
 from fqk.audit import Audit
 from fqk.claims import Outcome, Verdict
-from fqk.records import Record
-from fqk.report import Interval, interval
+from fqk.records import Losses, Record
+from fqk.report import Interval, interval, summary
 from fqk.scales import Decomposition
 from fqk.variants import VARIANTS
 
@@ -61,6 +61,7 @@ REPORTED = {
     "prefix_padded": "prefix, padded",
 }
 NATS = "nats a character"
+PERIODS = (2, 5, 10, 20, 50, 100, 200, 500)  # ticks, in tokens
 NULLS = {
     "trained": FUTURE,
     "untrained": "#E69F00",
@@ -95,32 +96,8 @@ def loss_curves(records: Iterable[Record], reference: bool = True) -> go.Figure:
     ``reference`` draws a uniform guess and, for TinyShakespeare, the paper's base-dot.
     """
     records = list(records)
-    points = pd.DataFrame(
-        [
-            {"variant": record.identity.variant, "step": point.step, "val": point.val}
-            for record in records
-            for point in record.curve
-        ]
-    )
-    figure = go.Figure()
-    drawn = [name for name in VARIANTS if name in set(points.variant)]
-    for name in drawn:
-        family = VARIANTS[name].family
-        siblings = [other for other in drawn if VARIANTS[other].family == family]
-        seeds = points[points.variant == name].groupby("step").val
-        figure.add_scatter(
-            name=name,
-            x=seeds.mean().index,
-            y=seeds.mean(),
-            error_y={"array": seeds.agg(_half_width), "thickness": 1, "width": 2},
-            mode="lines",
-            line={
-                "color": COLOURS[family],
-                "dash": DASHES[siblings.index(name) % len(DASHES)],
-                "width": 2,
-            },
-            hovertemplate="step %{x}: %{y:.3f} nats",
-        )
+    figure = _lines((r.identity.variant, point.step, point.val) for r in records for point in r.curve)
+    figure.update_traces(mode="lines", hovertemplate="step %{x}: %{y:.3f} nats")
     if reference:
         corpora = {(r.identity.corpus.name, r.identity.corpus.symbols) for r in records}
         for _, symbols in corpora:
@@ -130,9 +107,47 @@ def loss_curves(records: Iterable[Record], reference: bool = True) -> go.Figure:
             assert paper is not None
             _reference(figure, paper, f"the paper's base-dot, {paper}", "top")
     figure.update_layout(legend={"maxheight": 230})
-    figure.update_xaxes(title="step", rangemode="tozero")
+    figure.update_xaxes(title="training step", rangemode="tozero")
     figure.update_yaxes(title=f"validation loss, {_nats(records)}")
-    return _styled(figure, "Validation loss over training", height=400 + 10 * len(drawn))
+    return _styled(figure, "Validation loss over training", height=400 + 10 * len(figure.data))
+
+
+def horizons(records: Iterable[Record], variants: Iterable[str] = VARIANTS) -> go.Figure:
+    """The loss by how many tokens ahead each prediction may see: means over seeds with their intervals."""
+    chosen = set(variants)
+    figure = _lines(
+        (record.identity.variant, point.ahead, point.loss.mean)
+        for record in records
+        if record.identity.variant in chosen
+        for point in record.horizons
+    )
+    figure.update_traces(mode="lines+markers", hovertemplate="%{x} tokens ahead: %{y:.3f} nats")
+    figure.update_xaxes(title="tokens ahead that the model may see", type="category")
+    figure.update_yaxes(title=f"loss, {NATS}", rangemode="tozero")
+    return _styled(figure, "The loss by how much future is shown", height=400 + 10 * len(figure.data))
+
+
+def _lines(points: Iterable[tuple[str, int, float]]) -> go.Figure:
+    """A line a variant from its (name, x, loss) in every seed: the mean over seeds with its interval."""
+    table = pd.DataFrame(points, columns=["variant", "x", "loss"])
+    drawn = [name for name in VARIANTS if name in set(table.variant)]
+    figure = go.Figure()
+    for name in drawn:
+        family = VARIANTS[name].family
+        siblings = [other for other in drawn if VARIANTS[other].family == family]
+        seeds = table[table.variant == name].groupby("x").loss
+        figure.add_scatter(
+            name=name,
+            x=seeds.mean().index,
+            y=seeds.mean(),
+            error_y={"array": seeds.agg(_half_width), "thickness": 1, "width": 2},
+            line={
+                "color": COLOURS[family],
+                "dash": DASHES[siblings.index(name) % len(DASHES)],
+                "width": 2,
+            },
+        )
+    return figure
 
 
 def _half_width(values: "pd.Series[float]") -> float:
@@ -152,22 +167,37 @@ def _reference(figure: go.Figure, loss: float, text: str, side: str) -> None:
     )
 
 
-def losses(summary: pd.DataFrame, unit: str = NATS) -> go.Figure:
-    """All losses of each variant on one axis, a row a variant of :func:`fqk.report.summary`.
+def losses(records: Iterable[Record], variants: Iterable[str] = VARIANTS) -> go.Figure:
+    """All losses of the variants on one axis, a row a variant: means over seeds with their intervals.
 
-    Without its column ``paper``, as at word scale, for which the paper has none, there are ours alone.
+    The interval of one seed is over windows, and the ordered loss alone has one. The paper's losses are
+    in nats a character.
     """
-    rows = summary.reindex(columns=[*MARKERS, "±"]).dropna(subset="ordered")
+    records = list(records)
+    found = summary(records)
+    rows = found.loc[[name for name in variants if name in found.index]]
+    rows = rows.reindex(columns=[*MARKERS, "±"]).dropna(subset="ordered")
+    seeds = pd.DataFrame(
+        [
+            (record.identity.variant, kind, getattr(record.losses, kind).mean)
+            for record in records
+            if record.losses
+            for kind in Losses.model_fields
+        ],
+        columns=["variant", "kind", "loss"],
+    ).groupby(["kind", "variant"])
+    half = seeds.loss.agg(_half_width)
     colours = [COLOURS[VARIANTS[name].family] for name in rows.index]
     figure = go.Figure()
     for column, (name, symbol) in MARKERS.items():
-        if column not in summary:
+        if column == "paper" and _nats(records) != NATS:
             continue
+        error = rows["±"] if column == "ordered" else [half.get((column, row)) for row in rows.index]
         figure.add_scatter(
             name=name,
             x=rows[column].astype(float),
             y=rows.index,
-            error_x={"array": rows["±"], "color": GREY} if column == "ordered" else None,
+            error_x={"array": error, "color": GREY, "thickness": 1, "width": 2},
             mode="markers",
             marker={
                 "symbol": symbol,
@@ -178,33 +208,13 @@ def losses(summary: pd.DataFrame, unit: str = NATS) -> go.Figure:
             cliponaxis=False,
             hovertemplate="%{y}: %{x:.3f} nats",
         )
-    figure.update_xaxes(title=f"loss, {unit}", rangemode="tozero")
+    figure.update_xaxes(title=f"loss, {_nats(records)}", rangemode="tozero")
     figure.update_yaxes(autorange="reversed", showticklabels=False)
     for name in rows.index:  # names above their rows, so that a narrow screen has room for the losses
         figure.add_annotation(
             text=name, x=0, xref="paper", xanchor="left", y=name, yshift=13, showarrow=False
         )
     return _styled(figure, "Losses by variant", height=190 + 38 * len(rows))
-
-
-def horizons(table: pd.DataFrame, variants: Iterable[str] | None = None) -> go.Figure:
-    """The loss by how many tokens ahead each prediction may see, of :func:`fqk.report.horizons`."""
-    rows = table if variants is None else table.loc[[name for name in variants if name in table.index]]
-    figure = go.Figure()
-    for name, losses in rows.iterrows():
-        family = VARIANTS[str(name)].family
-        siblings = [other for other in rows.index if VARIANTS[other].family == family]
-        figure.add_scatter(
-            name=name,
-            x=[str(ahead) for ahead in rows.columns],
-            y=losses,
-            mode="lines+markers",
-            line={"color": COLOURS[family], "dash": DASHES[siblings.index(name) % len(DASHES)]},
-            hovertemplate="%{x} tokens ahead: %{y:.3f} nats",
-        )
-    figure.update_xaxes(title="tokens ahead that the model may see", type="category")
-    figure.update_yaxes(title=f"loss, {NATS}", rangemode="tozero")
-    return _styled(figure, "The loss by how much future is shown", height=400 + 10 * len(rows))
 
 
 def gains(found: Mapping[str, Interval], title: str, unit: str = NATS) -> go.Figure:
@@ -222,7 +232,7 @@ def gains(found: Mapping[str, Interval], title: str, unit: str = NATS) -> go.Fig
         showlegend=False,
     )
     figure.add_vline(0, line={"color": GREY, "dash": "dot", "width": 1})
-    figure.update_xaxes(title=f"gain over base-dot, {unit}")
+    figure.update_xaxes(title=f"gain over base-dot,<br>{unit}")
     figure.update_yaxes(autorange="reversed")
     return _styled(figure, title, height=170 + 34 * len(names))
 
@@ -231,18 +241,20 @@ def gaps(summary: pd.DataFrame) -> go.Figure:
     """The paper's diagnostic against the audit: shuffled less ordered loss, a row a verdict."""
     rows = summary.dropna(subset="ordered")
     figure = go.Figure()
-    for verdict, causal, colour in (("causal", True, PAST), ("leaks", False, FUTURE)):
+    for verdict, causal in (("causal", True), ("leaks", False)):
         chosen = rows[rows.causal.eq(causal)]
+        colours = [COLOURS[VARIANTS[name].family] for name in chosen.index]
         figure.add_scatter(
             name=verdict,
             x=chosen.shuffled - chosen.ordered,
             y=[verdict] * len(chosen),
             text=chosen.index,
             mode="markers",
-            marker={"color": colour, "size": 11, "opacity": 0.6},
+            marker={"color": colours, "size": 11, "opacity": 0.6},
             hovertemplate="%{text}: %{x:.2f} nats",
+            showlegend=False,
         )
-    figure.update_xaxes(title=f"gap, shuffled less ordered loss, {NATS}", rangemode="tozero")
+    figure.update_xaxes(title=f"gap, {NATS}", rangemode="tozero")
     figure.update_yaxes(title="the audit")
     return _styled(figure, "The gap, by what the audit says", height=280)
 
@@ -276,8 +288,8 @@ def periods(scales: pd.DataFrame, variants: Iterable[str], paper: Iterable[float
             )
         for period in paper:
             figure.add_hline(period, line={"color": GREY, "dash": "dot", "width": 1}, row=row, col=1)
-        figure.update_yaxes(title="period, tokens", type="log", row=row, col=1)
-    figure.update_xaxes(title="step", row=len(names) or 1, col=1)
+        figure.update_yaxes(title="period, tokens", type="log", tickvals=PERIODS, row=row, col=1)
+    figure.update_xaxes(title="training step", row=len(names) or 1, col=1)
     return _styled(figure, "Learned periods over training", height=160 + 260 * max(1, len(names)))
 
 
@@ -333,7 +345,7 @@ def imf_periods(found: Iterable[Decomposition], form: str = "EMD") -> go.Figure:
     figure.update_xaxes(
         title="order of the IMF", tickvals=[0, *orders], ticktext=["learned", *map(str, orders)]
     )
-    figure.update_yaxes(title="mean period, tokens", type="log", tickvals=[2, 5, 10, 20, 50, 100, 200, 500])
+    figure.update_yaxes(title="mean period, tokens", type="log", tickvals=PERIODS)
     return _styled(figure, f"Periods that {form} finds, by order", height=520)
 
 
@@ -408,33 +420,37 @@ def mixing_matrix(matrix: Tensor) -> go.Figure:
 
 
 def influence(audit: Audit) -> go.Figure:
-    """The audit's T×T map on a logarithmic colour scale, and the most that each lag ahead moves."""
+    """The audit's T×T map on a logarithmic colour scale, and the most that a token at each lag moves."""
     found = audit.influence
     z = np.log10(np.where(found > 0, found, np.nan)).astype(np.float32)
     finite = z[np.isfinite(z)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (-1.0, 0.0)
     ticks = np.arange(np.ceil(low), high + 1e-9, max(1.0, np.ceil((high - low) / 3)))
     figure = make_subplots(rows=2, cols=1, row_heights=[0.78, 0.22], vertical_spacing=0.22)
-    _halves(figure, z, low, high, ticks, [f"10<sup>{tick:.0f}</sup>" for tick in ticks])
+    labels = [f"10<sup>{tick:.0f}</sup>" for tick in ticks]
+    _halves(figure, z, low, high, ticks, labels)
     figure.update_traces(hovertemplate="token %{x} moves prediction %{y} by 10^%{z:.2f}<extra></extra>")
-    lags = np.arange(1, len(found))
-    figure.add_bar(
-        name="tokens ahead",
-        x=lags,
-        y=audit.lag_profile,
-        marker={"color": FUTURE, "line": {"width": 0}},
-        hovertemplate="%{x} tokens ahead: %{y:.2g}<extra></extra>",
-        showlegend=False,
-        row=2,
-        col=1,
+    lags = np.arange(1 - len(found), len(found))
+    most = np.array([np.diagonal(np.nan_to_num(found), lag).max() for lag in lags])
+    for half, colour in ((lags <= 0, PAST), (lags > 0, FUTURE)):
+        figure.add_bar(
+            x=lags[half],
+            y=most[half],
+            marker={"color": colour, "line": {"width": 0}},
+            hovertemplate="j − i = %{x}: %{y:.2g}<extra></extra>",
+            showlegend=False,
+            row=2,
+            col=1,
+        )
+    figure.update_layout(bargap=0)
+    figure.update_xaxes(title="token j less position i", range=[-len(found), len(found)], row=2, col=1)
+    figure.update_yaxes(
+        title="change of a logit", type="log", tickvals=10.0**ticks, ticktext=labels, row=2, col=1
     )
-    figure.update_xaxes(title="tokens ahead, j − i", range=[0, len(found)], row=2, col=1)
-    figure.update_yaxes(title="influence", rangemode="nonnegative", row=2, col=1)
     if audit.causal:
         caption = "No later token moves a prediction: causal."
     else:
         caption = f"In {audit.leaks.sum()} pairs a later token moves a prediction: it leaks."
-        figure.update_yaxes(type="log", exponentformat="power", dtick=1, row=2, col=1)
     return _styled(figure, "What moves which prediction", caption, height=680)
 
 
@@ -580,8 +596,8 @@ def table(frame: pd.DataFrame, caption: str, wrap: bool = False) -> HTML:
     styler = frame.rename_axis(index=None, columns=name).style.set_caption(caption)
     html = styler.format(precision=3, na_rep="–", escape="html").to_html(exclude_styles=True)
     head, body = html.split("<tbody>")
-    head = head.replace("<th ", '<th scope="col"')
-    body = body.replace("<th ", '<th scope="row"')
+    head = head.replace("<th ", '<th scope="col" ')
+    body = body.replace("<th ", '<th scope="row" ')
     style = "fqk-table fqk-sentences" if wrap else "fqk-table"
     opening = f'<div class="{style}" role="region" tabindex="0" aria-label="{caption}">'
     return HTML(f"{opening}{head}<tbody>{body}</div>")

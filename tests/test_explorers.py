@@ -399,6 +399,14 @@ def test_the_results_explorer_follows_every_control(page, shown):
         assert cells == [[f"{e.mean:.3f}", f"{e.standard_error:.3f}", str(e.windows)] for e in losses]
 
     agrees()
+    finals = [record.losses.ordered for record in widget.records]
+    expect(there.locator("g:has(path.error) title").filter(has_text="ordered")).to_have_text(
+        [
+            f"{name}, ordered: {loss.mean:.3f} ± {loss.standard_error:.3f}"
+            for name, loss in zip(widget.variants, finals, strict=True)
+        ]
+    )
+    expect(there).to_contain_text("Bars: the standard error over windows")
     curves = there.locator("path.curve")
     before = curves.first.get_attribute("d")
     control(there, "curve").select_option("training loss")

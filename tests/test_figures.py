@@ -11,7 +11,7 @@ from fqk.audit import audit
 from fqk.claims import CLAIMS, Outcome, Verdict
 from fqk.mixers import LADDER, Bumps, CausalSpectral
 from fqk.model import build_model
-from fqk.records import Point, read_records
+from fqk.records import Losses, read_records
 from fqk.report import Interval, horizons, interval, scales, summary
 from fqk.scales import Comparison, Decomposition
 from fqk.variants import VARIANTS
@@ -52,15 +52,39 @@ def test_loss_curves_hold_the_validation_losses(records):
         assert line.line.color == figures.COLOURS[VARIANTS[line.name].family]
 
 
+def worse_by(more, record):
+    """The record of another seed whose losses are all higher by ``more``."""
+
+    def higher(loss):
+        return loss.model_copy(update={"mean": loss.mean + more})
+
+    return record.model_copy(
+        update={
+            "identity": record.identity.model_copy(update={"seed": 1}),
+            "curve": [point.model_copy(update={"val": point.val + more}) for point in record.curve],
+            "horizons": [p.model_copy(update={"loss": higher(p.loss)}) for p in record.horizons],
+            "losses": record.losses.model_copy(
+                update={kind: higher(getattr(record.losses, kind)) for kind in Losses.model_fields}
+            ),
+        }
+    )
+
+
 def test_seeds_become_a_mean_with_its_interval(records):
     first = records[0]
-    curve = [Point(step=p.step, train=p.train, val=p.val + 0.2) for p in first.curve]
-    second = first.model_copy(
-        update={"curve": curve, "identity": first.identity.model_copy(update={"seed": 1})}
-    )
-    (line,) = figures.loss_curves([first, second]).data
-    np.testing.assert_allclose(line.y, [point.val + 0.1 for point in first.curve])
-    np.testing.assert_allclose(line.error_y.array, interval([0, 0.2]).half_width)
+    both = [first, worse_by(0.2, first)]
+    half = interval([0, 0.2]).half_width
+    (curve,) = figures.loss_curves(both).data
+    np.testing.assert_allclose(curve.y, [point.val + 0.1 for point in first.curve])
+    np.testing.assert_allclose(curve.error_y.array, half)
+    (horizon,) = figures.horizons(both).data
+    np.testing.assert_allclose(horizon.y, [point.loss.mean + 0.1 for point in first.horizons])
+    np.testing.assert_allclose(horizon.error_y.array, half)
+    drawn = traces(figures.losses(both))
+    for kind in Losses.model_fields:
+        points = drawn[figures.MARKERS[kind][0]]
+        np.testing.assert_allclose(points.x, getattr(first.losses, kind).mean + 0.1)
+        np.testing.assert_allclose(points.error_x.array, [half])
 
 
 def test_the_paper_is_a_reference_on_its_own_text_only(records):
@@ -82,24 +106,35 @@ def test_the_paper_is_a_reference_on_its_own_text_only(records):
     assert texts(renamed) == [*texts(records), "the paper's base-dot, 1.474"]
 
 
-def test_losses_hold_the_summary(rows):
-    drawn = traces(figures.losses(rows))
+def test_losses_hold_the_summary(records, rows):
+    drawn = traces(figures.losses(records))
     for column, (name, _) in figures.MARKERS.items():
         assert list(drawn[name].y) == list(rows.index)
         np.testing.assert_allclose(list(drawn[name].x), rows[column].astype(float))
     np.testing.assert_allclose(list(drawn["ordered"].error_x.array), rows["±"])
-    ours = figures.losses(rows.drop(columns="paper"), "nats a word")
-    assert set(drawn) - set(traces(ours)) == {"the paper"}
+    assert all(half is None or np.isnan(half) for half in drawn["prefix, cut off"].error_x.array)
+    (one,) = traces(figures.losses(records, ["fnet", "multifourier-qk"]))["ordered"].x
+    assert one == rows.ordered["multifourier-qk"]
+
+
+def test_losses_on_words_are_ours_alone(records):
+    profile = records[0].identity.profile.model_copy(update={"vocabulary": 100})
+    words = [
+        record.model_copy(update={"identity": record.identity.model_copy(update={"profile": profile})})
+        for record in records
+    ]
+    ours = figures.losses(words)
+    assert set(traces(figures.losses(records))) - set(traces(ours)) == {"the paper"}
     assert ours.layout.xaxis.title.text == "loss, nats a word"
 
 
 def test_horizons_hold_the_table(records):
     table = horizons(records)
-    drawn = traces(figures.horizons(table))
+    drawn = traces(figures.horizons(records))
     for name in table.index:
-        assert list(drawn[name].x) == [str(ahead) for ahead in table.columns]
+        assert list(drawn[name].x) == list(table.columns)
         np.testing.assert_allclose(drawn[name].y, table.loc[name])
-    assert list(traces(figures.horizons(table, ["base-dot", "fnet"]))) == ["base-dot"]
+    assert list(traces(figures.horizons(records, ["base-dot", "fnet"]))) == ["base-dot"]
 
 
 def test_gains_hold_their_intervals():
@@ -115,6 +150,7 @@ def test_gaps_are_split_by_the_audit(rows):
     for verdict, name in (("causal", "base-dot"), ("leaks", "multifourier-qk")):
         assert list(drawn[verdict].text) == [name]
         np.testing.assert_allclose(list(drawn[verdict].x), [rows.shuffled[name] - rows.ordered[name]])
+        assert list(drawn[verdict].marker.color) == [figures.COLOURS[VARIANTS[name].family]]
 
 
 def test_periods_hold_every_head_at_every_step(records):
@@ -163,7 +199,7 @@ def test_outcomes_hold_every_claim_once():
 
 def test_losses_of_no_finished_run_are_an_empty_figure(records):
     diverged = records[0].model_copy(update={"losses": None, "audit": None, "diverged_at": 10})
-    assert all(len(trace.x) == 0 for trace in figures.losses(summary([diverged])).data)
+    assert all(len(trace.x) == 0 for trace in figures.losses([diverged]).data)
 
 
 def test_results_table_holds_the_summary(rows):
@@ -246,12 +282,15 @@ def test_influence_holds_the_audit(variant):
     model = build_model(variant, "smoke").eval()
     found = audit(model, vocab_size=65, seq_len=16)
     figure = figures.influence(found)
-    past, future, lags = figure.data
+    past, future, back, ahead = figure.data
     both = np.where(np.isnan(past.z), future.z, past.z)
     np.testing.assert_allclose(10.0 ** np.where(np.isnan(both), -np.inf, both), found.influence, rtol=1e-5)
     assert np.isnan(future.z).all() == found.causal
-    np.testing.assert_array_equal(lags.x, np.arange(1, 16))
-    np.testing.assert_array_equal(lags.y, found.lag_profile)
+    np.testing.assert_array_equal([*back.x, *ahead.x], np.arange(-15, 16))
+    np.testing.assert_array_equal(ahead.y, found.lag_profile)
+    np.testing.assert_array_equal(back.y, [found.influence.diagonal(lag).max() for lag in back.x])
+    assert min(back.y) > 0
+    assert (max(ahead.y) > 0) != found.causal
     verdict = "causal" if found.causal else f"{found.leaks.sum()} pairs"
     assert verdict in figure.layout.title.subtitle.text
 

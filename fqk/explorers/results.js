@@ -29,7 +29,7 @@ function sample(colour, dash) {
 
 function render({ model, el }) {
   const get = (name) => model.get(name);
-  const { unit, variants, seeds, runs } = get("data");
+  const { unit, variants, seeds, quantiles, runs } = get("data");
   const colour = {};
   const dash = {};
   for (const [name, family, sibling] of variants) {
@@ -105,28 +105,49 @@ function render({ model, el }) {
     return svg;
   }
 
-  // The final losses, a row a shown variant, each the mean over the shown seeds.
+  // Mean and error of one loss of several seeds, or of one; an error is null where one window was read.
+  function spread(seeds) {
+    const n = seeds.length;
+    const mean = seeds.reduce((sum, [loss]) => sum + loss, 0) / n;
+    if (n === 1) return { mean, error: seeds[0][1] };
+    const squares = seeds.reduce((sum, [loss]) => sum + (loss - mean) ** 2, 0);
+    return { mean, error: quantiles[n - 2] * Math.sqrt(squares / (n - 1) / n) };
+  }
+
+  // The final losses, a row a shown variant, each the mean over the shown seeds with its error.
   function finals(width) {
     const rows = get("variants").flatMap((variant) => {
       const losses = shown().map((run) => runs[run]).filter((run) => run.variant === variant && run.losses.ordered);
       if (!losses.length) return [];
-      const mean = (name) => losses.reduce((sum, run) => sum + run.losses[name][0], 0) / losses.length;
-      return [[variant, Object.fromEntries(Object.keys(LOSSES).map((name) => [name, mean(name)]))]];
+      const found = Object.keys(LOSSES).map((name) => ({ name, ...spread(losses.map((run) => run.losses[name])) }));
+      return [{ variant, seeds: losses.length, found }];
     });
-    const most = Math.max(1, ...rows.flatMap(([, losses]) => Object.values(losses)));
+    const several = rows.some((row) => row.seeds > 1);
+    const single = rows.some((row) => row.seeds === 1);
+    const most = Math.max(1, ...rows.flatMap(({ found }) => found.map(({ mean, error }) => mean + error)));
+    const bars = several && single ? "± error" : several ? "± 95 % over seeds" : "± standard error";
     const { svg, X } = chart({
       width,
       height: 60 + 36 * rows.length,
       label: `Final losses of ${rows.length} variants`,
-      x: { domain: [0, most], title: `loss, ${unit}`, ticks: ticks(0, most) },
+      x: { domain: [0, most], title: `loss ${bars}, ${unit}`, ticks: ticks(0, most) },
       y: { domain: [0, 1] },
     });
-    rows.forEach(([variant, losses], index) => {
+    rows.forEach(({ variant, found }, index) => {
       const y = 42 + 36 * index;
       svg.append(h("text", { x: X(0), y: y - 10 }, variant));
-      for (const [name, loss] of Object.entries(losses)) svg.append(mark(name, X(loss), y, colour[variant]));
+      for (const { name, mean, error } of found) {
+        const [low, high] = [X(Math.max(0, mean - error)), X(mean + error)];
+        const d = `M${low},${y - 4}v8m0,-4H${high}m0,-4v8`;
+        const text = `${variant}, ${LOSSES[name]}: ${mean.toFixed(3)} ± ${error?.toFixed(3) ?? "–"}`;
+        svg.append(h("g", {}, h("title", {}, text), h("path", { d, class: "error", fill: "none", stroke: "currentColor", "stroke-opacity": 0.7 }), mark(name, X(mean), y, colour[variant])));
+      }
     });
-    return svg;
+    const explained = [
+      several && "the 95 % interval over the chosen seeds (Student's t)",
+      single && "the standard error over windows where one seed is chosen",
+    ];
+    return [svg, h("p", {}, `Bars: ${explained.filter(Boolean).join("; ")}.`)];
   }
 
   const key = () =>
@@ -148,11 +169,11 @@ function render({ model, el }) {
       readout(h("strong", {}, `${run.variant}, seed ${run.seed}`), `, ${verdict}. ${at}`, h("code", {}, run.file), `, made on ${run.made}.`),
       h("table", {}, [
         h("caption", {}, `Its final losses, ${unit}`),
-        h("tr", {}, ["", "mean", "± its error", "windows"].map((head) => h("th", { scope: "col" }, head))),
+        h("tr", {}, ["", "mean", "± standard error", "windows"].map((head) => h("th", { scope: "col" }, head))),
         ...Object.keys(run.losses).map((name) => row(LOSSES[name], final(run.losses[name]))),
       ]),
       h("p", {}, key()),
-      finals(width),
+      ...finals(width),
     ];
   });
 }

@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import traitlets
+from scipy import stats
 
 from fqk.explorers.base import Explorer, module
 from fqk.records import RESULTS, Record, run_folder
+from fqk.report import LEVEL
 from fqk.variants import VARIANTS
 
 
@@ -35,6 +37,7 @@ class ResultsExplorer(Explorer):
             "unit": "nats a character" if characters else "nats a token",
             "variants": [[name, VARIANTS[name].family, _sibling(name)] for name in names],
             "seeds": seeds,
+            "quantiles": [float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) for n in range(2, len(seeds) + 1)],
             "runs": [_run(record) for record in self.records],
         }
         chosen = {"variants": names[:4], "seeds": seeds, "point": len(self.records[0].curve) - 1}
