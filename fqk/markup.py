@@ -45,17 +45,18 @@ def citation(writer: HTML5Translator, node: nodes.citation) -> None:
     writer.body[-1] = writer.body[-1].replace("doc-biblioentry", "listitem")
 
 
-def plotly(
+def figures(
     app: Sphinx, page: str, template: str, context: dict[str, Any], tree: nodes.document | None
 ) -> None:
     """A page with figures loads Plotly, which takes a browser most of a second; the others do not."""
     if "plotly-graph-div" in context.get("body", ""):
         app.add_js_file("plotly.min.js")
+        app.add_js_file("figures.js")
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     """Register as ``html_math_renderer: mathml``, for citations, and for each page."""
     app.add_html_math_renderer("mathml", (inline, None), (display, None))
-    app.connect("html-page-context", plotly)
+    app.connect("html-page-context", figures)
     app.add_node(nodes.citation, override=True, html=(citation, HTML5Translator.depart_citation))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

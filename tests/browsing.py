@@ -36,10 +36,27 @@ def new_page(browser, **options):
     return page, problems
 
 
-def open_whole(page, address):
-    """Open it: its files have loaded, a frame has been drawn, and the main thread has nothing left to do."""
+# A frame has been drawn, and the main thread has nothing left to do.
+IDLE = "new Promise((idle) => requestAnimationFrame(() => requestIdleCallback(idle)))"
+
+
+def open_page(page, address):
+    """Open it, until its files have loaded, what is in view is drawn and the main thread is idle."""
     page.goto(address)
-    page.evaluate("new Promise((idle) => requestAnimationFrame(() => requestIdleCallback(idle)))")
+    page.evaluate(IDLE)
+
+
+def draw_figures(page):
+    """Come by every figure, as a reader does: each is drawn when it is near."""
+    page.evaluate(
+        f"""async () => {{
+            for (const div of document.querySelectorAll(".plotly-graph-div")) {{
+                div.scrollIntoView({{ behavior: "instant" }});
+                await {IDLE};
+            }}
+            scrollTo({{ top: 0, behavior: "instant" }});
+        }}"""
+    )
 
 
 def serious(page, within="html"):

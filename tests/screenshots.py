@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from browsing import chromium, new_page, open_whole
+from browsing import chromium, draw_figures, new_page, open_page
 
 HTML, SHOTS = Path("_build/html"), Path("_build/screenshots")
 LOOKS = {
@@ -19,7 +19,8 @@ with chromium() as browser:
     for look, options in LOOKS.items():
         for path in pages:
             page, _ = new_page(browser, **options)
-            open_whole(page, path.resolve().as_uri())
+            open_page(page, path.resolve().as_uri())
+            draw_figures(page)
             shot = SHOTS / look / f"{path.stem}.png"
             page.screenshot(path=shot, full_page=True)
             print(shot, flush=True)

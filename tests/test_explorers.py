@@ -18,7 +18,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
-from browsing import CHROMIUM, chromium, new_page, open_whole, serious
+from browsing import CHROMIUM, chromium, new_page, open_page, serious
 from jupyter_client import BlockingKernelClient
 from nbformat.sign import NotebookNotary
 from playwright.sync_api import expect
@@ -128,7 +128,7 @@ def browser():
 @pytest.fixture
 def page(browser, address):
     page, problems = new_page(browser, viewport={"width": 1000, "height": 900})
-    open_whole(page, address)
+    open_page(page, address)
     yield page
     assert problems == []
     page.context.close()
@@ -430,7 +430,7 @@ def test_a_phone_shows_them_all_accessibly(browser, address, scheme):
     """No sideways scroll at 380 px, and nothing serious that axe-core finds, the text's contrast included."""
     size = {"width": 380, "height": 800}
     page, problems = new_page(browser, viewport=size, color_scheme=scheme)
-    open_whole(page, address)
+    open_page(page, address)
     expect(page.locator(f"html[data-theme={scheme}]")).to_be_attached()
     for name in NAMES:
         there = explorer(page, name)
