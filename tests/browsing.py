@@ -55,6 +55,7 @@ def draw_figures(page):
                 await {IDLE};
             }}
             scrollTo({{ top: 0, behavior: "instant" }});
+            await {IDLE};
         }}"""
     )
 

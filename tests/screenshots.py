@@ -22,6 +22,6 @@ with chromium() as browser:
             open_page(page, path.resolve().as_uri())
             draw_figures(page)
             shot = SHOTS / look / f"{path.stem}.png"
-            page.screenshot(path=shot, full_page=True)
+            page.screenshot(path=shot, full_page=True, animations="disabled")
             print(shot, flush=True)
             page.context.close()

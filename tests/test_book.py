@@ -216,11 +216,11 @@ def test_the_front_door_opens_and_search_finds_a_term(html):
         page, problems = new_page(browser)
         page.goto((html / "index.html").as_uri())
         page.wait_for_url("**/notebooks/index.html")
+        assert problems == []
         page.goto((html / "search.html").as_uri() + "?q=circulant")
         page.wait_for_selector("#search-results li a")
         found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
         assert any("02-filtering-queries-and-keys" in link for link in found)
-        assert problems == []
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
