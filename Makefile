@@ -4,13 +4,16 @@ PROFILE ?= cpu
 GPU_TIME ?= 13m
 BIN := .venv/bin
 
-.PHONY: book test reproduce gpu lab lint clean
+.PHONY: book test screenshots reproduce gpu lab lint clean
 
 book: .venv/book ## set up, execute every chapter, render the book
 	$(BIN)/fqk book
 
 test: .venv/test ## all tests
 	$(BIN)/python -m pytest
+
+screenshots: .venv/test ## every page of the built book, light, dark and on a phone: _build/screenshots
+	$(BIN)/python tests/screenshots.py
 
 reproduce: .venv/book ## every run and every verdict again, beside the committed records: PROFILE=smoke, cpu or paper
 	$(BIN)/fqk reproduce --profile $(PROFILE) --out _build/reproduced

@@ -4,13 +4,15 @@ import json
 import re
 import shutil
 from contextlib import chdir
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nbformat
 import pytest
 import yaml
+from browsing import CHROMIUM, chromium, draw_figures, new_page, open_page, serious
 from bs4 import BeautifulSoup
-from playwright.sync_api import sync_playwright
 
 from fqk import book
 from fqk.book import BookError, build, check_figures
@@ -22,16 +24,12 @@ from fqk.report import summary
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PLOTLY = "application/vnd.plotly.v1+json"
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-QUIET = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+SCHEMES = {"light": 1280, "dark": 380}  # either in a window of its own width, the narrow one a phone's
+HEAVIEST = 1_500_000  # bytes, without the plotly.min.js that all pages share
+SLOWEST = 2.0  # seconds
+UNDRAWN = """[...document.querySelectorAll(".plotly-graph-div, div[id^=fqk-]")].filter(
+    (div) => !div.querySelector(".main-svg .trace, .main-svg .hm image, .drawn > *")
+).map((div) => div.id)"""
 
 
 def copy_sources(folder):
@@ -96,7 +94,7 @@ def test_no_page_asks_for_anything_outside_its_files(html, pages):
                     assert target.exists(), f"{name}: {link}"
         assert "MathJax" not in page.text
         scripts = [tag["src"] for tag in page.find_all("script", src=re.compile("plotly"))]
-        assert len(scripts) == (name != "index.html"), name
+        assert len(scripts) == bool(page.select(".plotly-graph-div")), name
     for sheet in html.glob("_static/**/*.css"):
         assert not re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", sheet.read_text()), sheet
 
@@ -137,54 +135,103 @@ def test_no_page_names_the_machine_it_was_built_on(html, pages):
         assert str(ROOT) not in str(page), name
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_opens_from_disk_without_a_network(html, pages, scheme):
-    """No console error, no failed or foreign request, all figures drawn, no wider than a phone."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        context = browser.new_context(
-            color_scheme=scheme, viewport={"width": 380, "height": 800}, offline=True
-        )
-        problems = []
-        context.route(
-            lambda url: not url.startswith(("file:", "data:", "blob:")),
-            lambda route: (problems.append(route.request.url), route.abort()),
-        )
-        for name in [*pages, "search.html"]:
-            page = context.new_page()
-            page.on("console", lambda m: m.type == "error" and problems.append(m.text))
-            page.on("pageerror", lambda error: problems.append(str(error)))
-            page.on("requestfailed", lambda request: problems.append(request.url))
-            page.goto((html / name).as_uri())
-            page.wait_for_load_state("load")
-            expected = len(pages[name].select(".plotly-graph-div")) if name in pages else 0
-            page.wait_for_function(
-                "n => document.querySelectorAll('.js-plotly-plot').length >= n", arg=expected
-            )
-            undrawn = page.evaluate(
-                """() => [...document.querySelectorAll('.plotly-graph-div')].filter(
-                    div => !div.querySelector('svg.main-svg .trace, svg.main-svg .hm image')
-                ).length"""
-            )
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            assert undrawn == 0, name
-            assert wide <= 380, name
-            assert problems == [], name
-            page.close()
-        browser.close()
+@dataclass
+class Opening:
+    """What there was to see when a page had opened; ``seconds`` is its main thread's CPU time until then."""
+
+    problems: list[str]
+    requested: set[str]
+    undrawn: list[str]
+    width: int
+    seconds: float
+    serious: list[str]
+
+
+def opening(browser, path, scheme):
+    page, problems = new_page(
+        browser, color_scheme=scheme, viewport={"width": SCHEMES[scheme], "height": 800}
+    )
+    requested = set()
+    page.on("request", lambda request: requested.add(request.url))
+    devtools = page.context.new_cdp_session(page)
+    devtools.send("Performance.enable", {"timeDomain": "threadTicks"})
+    open_page(page, path.as_uri())
+    metrics = {m["name"]: m["value"] for m in devtools.send("Performance.getMetrics")["metrics"]}
+    draw_figures(page)
+    undrawn = page.evaluate(UNDRAWN)
+    width = page.evaluate("document.documentElement.scrollWidth")
+    seen = Opening(problems, requested, undrawn, width, metrics["TaskDuration"], serious(page))
+    page.context.close()
+    return seen
+
+
+@pytest.fixture(scope="module")
+def openings(html, pages):
+    """Each page, and that of the search, opened from disk without a network in either scheme."""
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here")
+    names = [name for name in [*pages, "search.html"] if name != "index.html"]  # it leads to notebooks/index
+    with chromium() as browser:
+        return {(name, scheme): opening(browser, html / name, scheme) for name in names for scheme in SCHEMES}
+
+
+def test_every_page_opens_from_disk_without_a_network(openings):
+    for at, seen in openings.items():
+        assert seen.problems == [], at
+        assert [url for url in seen.requested if not url.startswith(("file:", "data:", "blob:"))] == [], at
+        assert seen.undrawn == [], at
+
+
+def test_no_page_is_wider_than_its_window(openings):
+    for (name, scheme), seen in openings.items():
+        assert seen.width <= SCHEMES[scheme], name
+
+
+def test_no_page_shuts_anybody_out(openings):
+    """axe-core finds no serious or critical violation."""
+    assert {at: seen.serious for at, seen in openings.items() if seen.serious} == {}
+
+
+def test_no_page_is_heavy(openings):
+    """All files that a page asks for, with its fonts, as they lie on the disk."""
+    for at, seen in openings.items():
+        files = [Path(urlsplit(url).path) for url in seen.requested if url.startswith("file:")]
+        sizes = {file.name: file.stat().st_size for file in set(files) if file.name != "plotly.min.js"}
+        assert len(sizes) > 10, at
+        assert sum(sizes.values()) <= HEAVIEST, f"{at}: {sizes}"
+
+
+def test_every_page_is_soon_interactive(openings):
+    """From the start until all is loaded, what is in view is drawn and the main thread is idle.
+
+    In that thread's CPU time, which does not count waiting for other processes; of two openings the shorter.
+    """
+    for name in {name for name, _ in openings}:
+        assert 0 < min(openings[name, scheme].seconds for scheme in SCHEMES) < SLOWEST, name
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
-def test_search_finds_a_term(html):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        page = browser.new_context(offline=True).new_page()
+def test_the_front_door_opens_and_search_finds_a_term(html):
+    with chromium() as browser:
+        page, problems = new_page(browser)
+        page.goto((html / "index.html").as_uri())
+        page.wait_for_url("**/notebooks/index.html")
+        assert problems == []
         page.goto((html / "search.html").as_uri() + "?q=circulant")
         page.wait_for_selector("#search-results li a")
         found = [link.get_attribute("href") for link in page.locator("#search-results li a").all()]
         assert any("02-filtering-queries-and-keys" in link for link in found)
-        browser.close()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+def test_a_printed_page_has_the_figures_that_nobody_came_near(html):
+    with chromium() as browser:
+        page, problems = new_page(browser)
+        open_page(page, (html / "notebooks/02-filtering-queries-and-keys.html").as_uri())
+        assert len(page.evaluate(UNDRAWN)) > 2
+        page.pdf()
+        assert page.evaluate(UNDRAWN) == []
+        assert problems == []
 
 
 def page_with(traces):

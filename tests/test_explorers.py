@@ -16,14 +16,13 @@ from zipfile import ZipFile
 
 import nbformat
 import numpy as np
-import plotly
 import pytest
 import torch
-from axe_playwright_python.sync_playwright import Axe
+from browsing import CHROMIUM, chromium, new_page, open_page, serious
 from jupyter_client import BlockingKernelClient
 from nbformat.sign import NotebookNotary
-from playwright.sync_api import expect, sync_playwright
-from test_book import CHROMIUM, QUIET, ROOT
+from playwright.sync_api import expect
+from test_book import ROOT
 
 from fqk import book
 from fqk.errors import InputError
@@ -112,8 +111,6 @@ def address(tmp_path_factory, notebook):
     project = tmp_path_factory.mktemp("book")
     shutil.copytree(ROOT / "book", project / "_build/stage/book")
     shutil.copy(ROOT / "_config.yml", project / "_build/stage")
-    script = Path(plotly.__file__).with_name("package_data") / "plotly.min.js"
-    shutil.copy(script, project / "_build/stage/book/_static")
     (project / "_build/stage/_toc.yml").write_text("format: jb-book\nroot: demo\n")
     executed = nbformat.read(notebook, as_version=4)
     del executed.metadata["widgets"]  # as fqk.book does
@@ -124,27 +121,14 @@ def address(tmp_path_factory, notebook):
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+    with chromium() as browser:
         yield browser
-        browser.close()
-
-
-def opened(browser, address, **options):
-    """A page without a network, and what went wrong on it."""
-    context = browser.new_context(offline=True, **options)
-    page, problems = context.new_page(), []
-    page.on("console", lambda message: message.type == "error" and problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("requestfailed", lambda request: problems.append(request.url))
-    page.set_default_timeout(60_000)
-    page.goto(address)
-    return page, problems
 
 
 @pytest.fixture
 def page(browser, address):
-    page, problems = opened(browser, address, viewport={"width": 1000, "height": 900})
+    page, problems = new_page(browser, viewport={"width": 1000, "height": 900})
+    open_page(page, address)
     yield page
     assert problems == []
     page.context.close()
@@ -453,7 +437,8 @@ def test_the_emd_explorer_follows_every_control(page, shown):
 def test_a_phone_shows_them_all_accessibly(browser, address, scheme):
     """No sideways scroll at 380 px, and nothing serious that axe-core finds, the text's contrast included."""
     size = {"width": 380, "height": 800}
-    page, problems = opened(browser, address, viewport=size, color_scheme=scheme)
+    page, problems = new_page(browser, viewport=size, color_scheme=scheme)
+    open_page(page, address)
     expect(page.locator(f"html[data-theme={scheme}]")).to_be_attached()
     for name in NAMES:
         there = explorer(page, name)
@@ -461,10 +446,7 @@ def test_a_phone_shows_them_all_accessibly(browser, address, scheme):
         assert there.evaluate("section => section.scrollWidth <= section.clientWidth"), name
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
     control(explorer(page, "leak"), "variant").select_option("multifourier-qk")
-    # Without a preload: it would ask for the style sheets again, which a page from disk may not.
-    options = {"resultTypes": ["violations"], "preload": False}
-    found = Axe().run(page, context=".fqk-explorer", options=options).response["violations"]
-    assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
+    assert serious(page, ".fqk-explorer") == []
     assert problems == []
     page.context.close()
 

@@ -170,7 +170,7 @@ function legend(colour, text) {
 function chart({ width, height, label, x, y }) {
   const left = y.ticks ? 46 : 8;
   const bottom = x.ticks ? 38 : 6;
-  const top = 18;
+  const top = 22;
   const scale = ({ domain, log }, from, to) => {
     const [low, high] = log ? domain.map(Math.log) : domain;
     return (value) => from + ((to - from) * ((log ? Math.log(value) : value) - low)) / (high - low || 1);

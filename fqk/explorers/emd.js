@@ -29,7 +29,7 @@ function periodChart(head, noise, imf, width) {
   const domain = [2, Math.max(64, ...all) * 1.1];
   const { svg, X, Y } = chart({
     width,
-    height: 130,
+    height: 150,
     label: `Mean periods of the IMFs of ${head.label} and of ${noise.label}, and the learned periods`,
     x: { domain, log: true, title: "period, tokens", ticks: octaves(...domain) },
     y: { domain: [0, 3] },
@@ -38,12 +38,12 @@ function periodChart(head, noise, imf, width) {
     const place = { x1: X(period), x2: X(period), y1: Y(0), y2: Y(3) };
     svg.append(h("line", { class: "learned", stroke: COLOURS.past, "stroke-width": 3, ...place }));
   }
-  for (const [row, { label, periods }] of [[2, head], [0.8, noise]]) {
-    svg.append(h("text", { x: X(2), y: Y(row) - 9 }, label));
+  for (const [row, filled, { label, periods }] of [[1.9, true, head], [0.4, false, noise]]) {
+    svg.append(h("text", { x: X(2), y: Y(row) - 12 }, label));
     periods.forEach((period, k) => {
       if (period === null) return;
       const colour = k === imf ? COLOURS.future : "currentColor";
-      const look = { fill: row === 2 ? colour : "none", stroke: colour, "stroke-width": 2 };
+      const look = { fill: filled ? colour : "none", stroke: colour, "stroke-width": 2 };
       svg.append(h("circle", { cx: X(period), cy: Y(row), r: k === imf ? 7 : 4, ...look }));
     });
   }

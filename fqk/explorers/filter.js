@@ -195,7 +195,13 @@ function render({ model, el }) {
         spectrumChart(amplitudes(kernel, T), T, half),
         kernelChart(kernel, T, oneSided, half),
       ]),
-      h("p", {}, [caption, legend("past", "past and present"), legend("future", "future")]),
+      h("p", {}, [
+        caption,
+        legend("past", "past and present"),
+        legend("below_past", "the same, below zero"),
+        legend("future", "future"),
+        legend("below_future", "the same, below zero"),
+      ]),
       h("div", { class: "matrix" }, matrixPicture(kernel, T, oneSided, size, caption)),
     ];
   });

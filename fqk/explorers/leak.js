@@ -81,7 +81,7 @@ function render({ model, el }) {
     const grounds = h("p", {}, [
       legend("past", "letters up to i"),
       legend("future", "letters after i"),
-      "the stronger, the further one of them can move the prediction at i (outlined)",
+      "The stronger the colour, the further that letter can move the prediction at i (outlined).",
     ]);
     const found = change();
     if (!found) return [text, grounds, readout("This change is not stored: it takes a kernel to answer.")];
