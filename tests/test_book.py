@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,7 +10,7 @@ import nbformat
 import pytest
 import yaml
 from browsing import CHROMIUM, chromium, draw_figures, new_page, open_page, serious
-from bs4 import BeautifulSoup
+from conftest import NOTEBOOKS, ROOT, copy_sources
 
 from fqk import book
 from fqk.book import BookError, build, check_figures
@@ -21,8 +19,6 @@ from fqk.profiles import PROFILES
 from fqk.records import read_record, read_records, write_record
 from fqk.report import summary
 
-ROOT = Path(__file__).parents[1]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PLOTLY = "application/vnd.plotly.v1+json"
 SCHEMES = {"light": 1280, "dark": 380}  # either in a window of its own width, the narrow one a phone's
 HEAVIEST = 1_500_000  # bytes, without the plotly.min.js that all pages share
@@ -30,33 +26,6 @@ SLOWEST = 2.0  # seconds
 UNDRAWN = """[...document.querySelectorAll(".plotly-graph-div, div[id^=fqk-]")].filter(
     (div) => !div.querySelector(".main-svg .trace, .main-svg .hm image, .drawn > *")
 ).map((div) => div.id)"""
-
-
-def copy_sources(folder):
-    for name in book.SOURCES:
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-
-
-@pytest.fixture(scope="module")
-def html(tmp_path_factory):
-    """The folder of pages, built from the committed smoke records, which take no long reading."""
-    project = tmp_path_factory.mktemp("project")
-    copy_sources(project)
-    shutil.copytree(ROOT / "results", project / "results")
-    with chdir(project):
-        index = build("smoke", 0, "auto")
-    assert index == Path("_build/html/index.html")
-    return project / index.parent
-
-
-@pytest.fixture(scope="module")
-def pages(html):
-    """Every page that the table of contents leads to, and the front door, parsed."""
-    found = [html / "index.html", *html.glob("notebooks/*.html"), *html.glob("book/*.html")]
-    return {
-        str(page.relative_to(html)): BeautifulSoup(page.read_text(), "html.parser") for page in sorted(found)
-    }
 
 
 def test_every_source_has_its_page(pages):

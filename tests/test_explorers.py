@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 import torch
 from browsing import CHROMIUM, chromium, new_page, open_page, serious
+from conftest import ROOT
 from jupyter_client import BlockingKernelClient
 from nbformat.sign import NotebookNotary
 from playwright.sync_api import expect
-from test_book import ROOT
 
 from fqk import book
 from fqk.errors import InputError
