@@ -11,11 +11,11 @@ import nbformat
 import plotly
 import plotly.graph_objects as go
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from browsing import CHROMIUM, chromium, new_page, serious
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from playwright.sync_api import expect, sync_playwright
-from test_book import CHROMIUM, NOTEBOOKS, QUIET, ROOT
+from playwright.sync_api import expect
+from test_book import NOTEBOOKS, ROOT
 
 from fqk import book, explorers, figures
 from fqk.records import Losses, read_records
@@ -83,12 +83,10 @@ def pages(chapter):
 
 @pytest.fixture
 def page(chapter):
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-        page = browser.new_context(offline=True).new_page()
+    with chromium() as browser:
+        page, _ = new_page(browser)
         page.goto(chapter.as_uri())
         yield page
-        browser.close()
 
 
 def shows_a_figure(cell):
@@ -202,8 +200,7 @@ def test_tables_and_captions_are_accessible_and_fit_a_phone(page, scheme):
     page.reload()
     expect(page.get_by_role("searchbox")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 380
-    found = Axe().run(page, context=".bd-article").response["violations"]
-    assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
+    assert serious(page, ".bd-article") == []
 
 
 @in_browser
