@@ -798,7 +798,7 @@ def _row_change(found: Tensor, base: Tensor) -> Tensor:
     if change.isfinite().all():
         return change
     unknown = (found.isnan() & base.isnan()) | (found.isposinf() & base.isposinf())
-    difference = difference.nan_to_num(math.inf).masked_fill(found == base, 0)
+    difference = difference.nan_to_num(math.inf, posinf=math.inf).masked_fill(found == base, 0)
     return difference.masked_fill(unknown, math.nan).amax(-1)
 
 

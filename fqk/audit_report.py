@@ -14,15 +14,20 @@ _PAGE = Template("""<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>$title: $verdict</title>
 <style>
-:root { color-scheme: light dark; --past: #0072B2; --future: #D55E00; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+:root { color-scheme: light dark; --ground: #fff; --text: #1b1b1b; --past: #0072B2; --future: #B04A00; }
+@media (prefers-color-scheme: dark) {
+  :root { --ground: #161616; --text: #e8e8e8; --past: #56B4E9; --future: #F08A3C; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem;
+  background: var(--ground); color: var(--text); overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; vertical-align: top; }
+th:first-child, td:nth-child(2) { min-width: 5.5em; }
 tr { border-bottom: 1px solid #8884; }
 figure { margin: 1.5rem 0; }
 figcaption { font-size: .9rem; min-height: 3em; }
-canvas { width: 100%; border: 1px solid #8884; image-rendering: pixelated; touch-action: none; }
+canvas { width: 100%; border: 1px solid #8884; image-rendering: pixelated; touch-action: pan-y; }
 .past { color: var(--past); }
 .future { color: var(--future); }
 </style>
@@ -43,7 +48,8 @@ the arrow keys; a deeper shade is a larger change, on a logarithmic scale.</figc
 </figure>
 <figure>
 <canvas id="lags" width="920" height="200" role="img" aria-label="Influence by tokens ahead"></canvas>
-<figcaption>The most that a token moves a prediction made 1, 2, … tokens before it.</figcaption>
+<figcaption>The most that a token moves a prediction made 1, 2, … tokens before it, on the same
+scale.</figcaption>
 </figure>
 <script type="application/json" id="data">$data</script>
 <script>
@@ -75,7 +81,7 @@ function mark() {
   document.getElementById("said").textContent =
     "The influence of token " + column + " on the prediction at " + row + ", " + where + ", " + by + ".";
 }
-map.addEventListener("pointermove", event => {
+for (const what of ["pointermove", "pointerdown"]) map.addEventListener(what, event => {
   const box = map.getBoundingClientRect();
   row = inside(Math.floor((event.clientY - box.top) / box.height * T));
   column = inside(Math.floor((event.clientX - box.left) / box.width * T));

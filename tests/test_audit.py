@@ -556,6 +556,16 @@ def test_nan_of_a_later_token_alone_is_a_leak():
     json.dumps(found.as_dict(), allow_nan=False)
 
 
+def test_change_to_infinity_is_infinite_and_null_in_json():
+    def model(tokens: Tensor) -> Tensor:
+        return sums_the_past(tokens) + torch.where(tokens[:, 9:] != 9, torch.inf, 0.0)[..., None]
+
+    found = audit(model, vocab_size=VOCAB, seq_len=10, tokens=torch.arange(10))
+    assert (found.influence[:, 9] == np.inf).all()
+    assert found.reason == "replacing token 9 moves the prediction at 0 by inf, and 8 more such pairs"
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["lag_profile"][8] is None
+
+
 def test_symbol_that_a_causal_model_rules_out_is_no_leak():
     """A logit of −∞ that stays −∞ has not changed."""
 
