@@ -316,7 +316,7 @@ class _Subject:
         """A tensor of one row, repeated for each window; everything else as it is."""
         if isinstance(value, Tensor):
             value = value.to(self.device)
-            return value.expand(rows, *value.shape[1:]) if value.ndim > 1 and len(value) == 1 else value
+            return value.repeat_interleave(rows, 0) if value.ndim > 1 and len(value) == 1 else value
         return value
 
     @cached_property

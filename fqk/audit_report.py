@@ -23,7 +23,8 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto
 h1 { font-size: 1.4rem; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; vertical-align: top; }
-th:first-child, td:nth-child(2) { min-width: 5.5em; }
+th:first-child { min-width: 6.5em; }
+td:nth-child(2) { min-width: 5.5em; }
 tr { border-bottom: 1px solid #8884; }
 figure { margin: 1.5rem 0; }
 figcaption { font-size: .9rem; min-height: 3em; }
@@ -59,7 +60,7 @@ const bytes = Uint8Array.from(atob(data.influence), c => c.charCodeAt(0));
 const influence = new Float32Array(bytes.buffer), value = (i, j) => influence[i * T + j];
 const logs = [...influence].filter(v => v > 0 && isFinite(v)).map(Math.log10);
 const low = logs.reduce((a, b) => Math.min(a, b), 0), high = logs.reduce((a, b) => Math.max(a, b), low + 1);
-const shade = v => v > 0 ? 0.12 + 0.88 * (Math.min(Math.log10(v), high) - low) / (high - low) : 0;
+const shade = v => v > 0 ? 0.25 + 0.75 * (Math.min(Math.log10(v), high) - low) / (high - low) : 0;
 const inside = x => Math.max(0, Math.min(T - 1, x));
 
 const map = document.getElementById("map"), drawing = map.getContext("2d");

@@ -728,6 +728,21 @@ def test_module_that_is_not_python_any_more_is_audited(compiled):
     assert audit(compiled(Sums()).eval(), vocab_size=VOCAB, seq_len=16).causal
 
 
+def test_model_that_needs_targets_to_answer_for_all_positions_is_given_some():
+    """As nanoGPT's, which views them as one row."""
+
+    def model(tokens, targets=None):
+        logits = reads_ahead_by(2)(tokens)
+        if targets is None:
+            return logits[:, -1:], None
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.view(-1))
+
+    with pytest.raises(InputError, match=re.escape("answers (32, 1, 11) to ids of shape (32, 10)")):
+        audit(model, vocab_size=VOCAB, seq_len=10)
+    targets = torch.zeros((1, 10), dtype=torch.int64)
+    assert audit(model, vocab_size=VOCAB, seq_len=10, inputs={"targets": targets}).first_leak == (0, 2)
+
+
 def test_probe_that_the_model_does_not_take_is_not_run():
     class Fixed(nn.Module):
         def forward(self, tokens):
