@@ -292,8 +292,7 @@ class _Subject:
         try:
             answer = self.model(
                 tokens.to(self.device),
-                **{k: self.expanded(v, len(tokens)) for k, v in self.inputs.items()},
-                **inputs,
+                **{k: self.expanded(v, len(tokens)) for k, v in {**self.inputs, **inputs}.items()},
             )
         except Exception as error:
             why = next(iter(str(error).strip().splitlines()), "")
@@ -735,7 +734,7 @@ class _Run:
             return
         pad = max(1, self.length // 4)
         for side, first, end in (("left", pad, self.length), ("right", 0, self.length - pad)):
-            mask = torch.zeros(self.batch.shape, dtype=torch.int64, device=self.subject.device)
+            mask = torch.zeros((1, self.length), dtype=torch.int64)
             mask[:, first:end] = 1
             try:
                 self.replace_suffixes(f"{side} padding", inside=(first, end), attention_mask=mask)

@@ -297,7 +297,7 @@ def audit(
 
     \b
     Example: fqk audit multifourier-qk --profile cpu --html map.html
-             fqk audit my_package.model:build() --vocab-size 256
+             fqk audit 'my_package.model:build()' --vocab-size 256
              fqk audit path/to/folder --text some.txt
     """
     from fqk import audit_report, targets

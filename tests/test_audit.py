@@ -649,6 +649,21 @@ def test_hugging_face_encoder_that_is_not_told_to_decode_leaks():
         assert audit(transformers.BertLMHeadModel(config).eval()).causal == decodes
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_leak_under_padding_alone_is_found_and_narrowed_down(side):
+    """Where a mask hides tokens, this model forgets to hide the later ones."""
+
+    def model(tokens, attention_mask=None):
+        logits = sums_the_past(tokens)
+        if attention_mask is not None and not attention_mask[:, 0 if side == "left" else -1].any():
+            logits[:, 5] += F.one_hot(tokens[:, 6], VOCAB) * attention_mask[:, 6:7]
+        return logits
+
+    found = audit(model, vocab_size=VOCAB, seq_len=12)
+    assert {f.probe: f.verdict for f in found.findings}[f"{side} padding"] == "leaks", str(found)
+    assert (found.verdict, found.first_leak) == ("leaks", (5, 6))
+
+
 def test_cached_steps_that_differ_are_said_but_are_no_leak():
     class Answer:
         def __init__(self, logits, cache):
