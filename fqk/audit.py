@@ -12,7 +12,7 @@ import inspect
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -37,8 +37,9 @@ PROBE_ROWS = 4
 VANISHES = 1e-3
 """A change that float64 shrinks to less than this part of itself is rounding: it has 9 digits more."""
 
-NARROW = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
-WIDE = (torch.float64, torch.complex128)
+NARROW = dict.fromkeys((torch.float16, torch.bfloat16, torch.float32), torch.float64)
+NARROW[torch.complex64] = torch.complex128
+WIDER = dict.fromkeys((Tensor.half, Tensor.bfloat16, Tensor.float), Tensor.double)
 CACHES = ("cache", "past_key_values", "cache_params", "state")
 NOT_NUMBERS = "some logits are NaN or infinite"
 
@@ -212,8 +213,8 @@ def audit(
     size*, so that on one machine a causal model's logits agree to the bit; a change is a leak only if it
     comes again. One that rounding could explain (a convolution by FFT, experts whose batches differ) is
     looked at in a float64 copy of the module, at up to twice the cost: rounding shrinks with precision, a
-    leak does not. What the module computes below float64 even then stays in doubt. The model's mode,
-    buffers, gradients, hooks and parameters and all generators are left as they were.
+    leak does not. There, what the module casts to less by itself is kept in float64, or else stays in doubt.
+    The model's mode, buffers, gradients, hooks and parameters and all generators are left as they were.
 
     Raises:
         InputError: the model cannot be run, or the arguments do not fit it or each other.
@@ -281,7 +282,9 @@ class _Subject:
 
     def __init__(self, model: Model, device: torch.device, inputs: Mapping[str, Any], seed: int) -> None:
         self.model, self.device, self.inputs, self.seed = model, device, inputs, seed
-        self.eps, self.narrow = 0.0, False
+        parameters = model.parameters() if isinstance(model, nn.Module) else ()
+        self.eps = max((_rounding(p.dtype) for p in parameters if p.is_floating_point()), default=0.0)
+        self.wide: _Wide | None = None
 
     def __call__(self, tokens: Tensor, seed: int | None = None, **inputs: Any) -> Tensor:
         return self.answer(tokens, seed, **inputs)[0]
@@ -290,10 +293,9 @@ class _Subject:
         """The logits, and all that the model answered."""
         _seed_all(self.seed if seed is None else seed)
         try:
-            answer = self.model(
-                tokens.to(self.device),
-                **{k: self.expanded(v, len(tokens)) for k, v in {**self.inputs, **inputs}.items()},
-            )
+            given = {k: self.expanded(v, len(tokens)) for k, v in {**self.inputs, **inputs}.items()}
+            with self.wide or nullcontext():
+                answer = self.model(tokens.to(self.device), **given)
         except Exception as error:
             why = next(iter(str(error).strip().splitlines()), "")
             shape = tuple(tokens.shape)
@@ -324,9 +326,11 @@ class _Subject:
         if not isinstance(self.model, nn.Module) or self.eps <= _rounding(torch.float64):
             return None
         try:
-            return _Subject(copy.deepcopy(self.model).double(), self.device, self.inputs, self.seed)
+            twin = _Subject(copy.deepcopy(self.model).double(), self.device, self.inputs, self.seed)
         except Exception:  # whatever a module that cannot be copied raises
             return None
+        twin.wide = _Wide()
+        return twin
 
     def in_float64(self, logits: Callable[["_Subject"], Tensor]) -> Tensor | None:
         """What ``logits`` takes from the float64 copy in this mode; None where that cannot be run."""
@@ -335,24 +339,29 @@ class _Subject:
         for copied, module in zip(_modules(self.twin.model), _modules(self.model), strict=True):
             copied.training = module.training
         try:
-            with _Precision() as precision:
-                return logits(self.twin)
+            return logits(self.twin)
         except InputError:
             return None
-        finally:
-            self.narrow |= precision.narrow
 
 
-class _Precision(TorchFunctionMode):
-    """Whether anything is taken out of float64, as by a module that computes in float32 whatever comes."""
+class _Wide(TorchFunctionMode):
+    """What a module puts in a narrower precision by itself stays in float64; ``narrow`` if some does not."""
 
     narrow = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        answer = func(*args, **(kwargs or {}))
+        func, kwargs = WIDER.get(func, func), kwargs or {}
+        if func is not Tensor.view:  # which reads the bits as another type
+            args = [_wider(given) for given in args]
+            kwargs = {name: _wider(given) for name, given in kwargs.items()}
+        answer = func(*args, **kwargs)
         if isinstance(answer, Tensor) and answer.dtype in NARROW:
-            self.narrow |= any(isinstance(given, Tensor) and given.dtype in WIDE for given in args)
+            self.narrow |= any(isinstance(given, Tensor) and given.dtype in NARROW.values() for given in args)
         return answer
+
+
+def _wider(given: Any) -> Any:
+    return NARROW.get(given, given) if isinstance(given, torch.dtype) else given
 
 
 _Logits = Callable[[_Subject], Tensor]
@@ -569,7 +578,8 @@ class _Run:
         exact = exact.masked_fill(change <= self.floor, 0)
         if _most(exact) <= VANISHES * worst:
             return _Judgement("causal", exact, f"; {worst:.2g} is rounding, gone in float64", in_float64=True)
-        if self.subject.narrow and worst <= self.rounding:
+        wide = self.subject.twin and self.subject.twin.wide
+        if wide and wide.narrow and worst <= self.rounding:
             return _Judgement("cannot tell", change, f"{note} in all of the model")
         return _Judgement("leaks", exact, in_float64=True)
 
@@ -596,10 +606,12 @@ class _Run:
             change = torch.zeros((size, length))
             change[: len(columns)] = future.masked_fill(~doubtful, 0).T[columns].float()
             found = self.settle(change.to(self.subject.device), before, _of(batch_of(columns)))
+            threshold = self.rounding
             if found.in_float64:
+                blurred, seen = doubtful[:, columns], influence[:, columns]
                 exact = found.change[: len(columns)].T.cpu().double()
-                influence[:, columns] = torch.where(doubtful[:, columns], exact, influence[:, columns])
-            threshold = VANISHES * float(change.max()) if found.in_float64 else self.rounding
+                influence[:, columns] = torch.where(blurred, exact, seen)
+                threshold = _most(exact.masked_fill(exact > VANISHES * seen, 0))
             self.map_tolerance = max(self.map_tolerance, threshold)
             if found.verdict == "cannot tell":
                 why = found.note
@@ -779,7 +791,7 @@ class _Run:
 def _rounding(dtype: torch.dtype) -> float:
     """What rounding may do to a logit, as a part of the largest logit."""
     # Half precisions accumulate in float32, so that their logits are off by a few units in the last place.
-    return torch.finfo(dtype).eps * (4 if dtype.itemsize == 2 else 256)
+    return torch.finfo(dtype).eps * (4 if dtype.itemsize <= 2 else 256)
 
 
 def _change(found: Tensor, base: Tensor) -> Tensor:

@@ -357,6 +357,9 @@ def test_noise_of_half_precision_is_no_leak_and_a_leak_in_it_is(dtype):
         assert np.triu(found.influence, 1).any()
         assert "rounding" in str(found)
     assert audit(leaking, vocab_size=VOCAB, seq_len=32).verdict == "leaks"
+    for model, verdict in ((honest, "causal"), (leaking, "leaks")):  # with logits of single precision
+        model.register_forward_hook(lambda _, given, logits: logits.float())
+        assert audit(model, vocab_size=VOCAB, seq_len=32).verdict == verdict
 
 
 def test_rounding_of_a_function_cannot_be_told_from_a_leak_until_a_tolerance_is_given():
@@ -370,14 +373,24 @@ def test_rounding_of_a_function_cannot_be_told_from_a_leak_until_a_tolerance_is_
 
 @pytest.mark.parametrize("depth", ["exact", "screen"])
 def test_what_a_module_computes_in_float32_whatever_its_precision_is_not_accused(depth):
-    """As state-space models do with their FFT: its rounding does not shrink in float64."""
-    honest = lm(lambda x: padded_fft(two_sided=False)(x.float()).to(x.dtype))
-    found = audit(honest, vocab_size=VOCAB, seq_len=37, depth=depth)
+    """As state-space models do with their FFT, and nearly all with their softmax."""
+    options = {"vocab_size": VOCAB, "seq_len": 37, "depth": depth}
+    for narrow in (lambda x: x.float(), lambda x: x.to(torch.float32), lambda x: x.to(dtype=torch.float32)):
+
+        def inside(mix, narrow=narrow):
+            return lm(lambda x: mix(narrow(x)).to(x.dtype))
+
+        found = audit(inside(padded_fft(two_sided=False)), **options)
+        assert found.causal, str(found)
+        assert "rounding, gone in float64" in str(found)
+        faint = inside(lambda x: padded_fft(two_sided=False)(x) + 1e-6 * x.mean(1, keepdim=True))
+        assert audit(faint, **options).verdict == "leaks"
+        assert audit(inside(padded_fft(two_sided=True)), **options).verdict == "leaks"
+    stubborn = lm(lambda x: padded_fft(two_sided=False)(x.type_as(torch.zeros(1))).to(x.dtype))
+    found = audit(stubborn, **options)
     assert found.verdict == "cannot tell"
     assert "float64 cannot be tried in all of the model" in found.reason
-    assert audit(honest, vocab_size=VOCAB, seq_len=37, depth=depth, tolerance=1e-4).causal
-    leaking = lm(lambda x: padded_fft(two_sided=True)(x.float()).to(x.dtype))
-    assert audit(leaking, vocab_size=VOCAB, seq_len=37, depth=depth).verdict == "leaks"
+    assert audit(stubborn, **options, tolerance=1e-4).causal
 
 
 def test_one_faint_pair_is_found_in_a_map_that_rounding_blurs_everywhere():
