@@ -605,7 +605,7 @@ class _Run:
         for columns in doubtful.any(0).nonzero()[:, 0].split(size) if doubtful.any() else ():
             change = torch.zeros((size, length))
             change[: len(columns)] = future.masked_fill(~doubtful, 0).T[columns].float()
-            found = self.settle(change.to(self.subject.device), before, _of(batch_of(columns)))
+            found = self.settle(change.to(before(self.subject).device), before, _of(batch_of(columns)))
             threshold = self.rounding
             if found.in_float64:
                 blurred, seen = doubtful[:, columns], influence[:, columns]
