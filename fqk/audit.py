@@ -7,11 +7,12 @@ something, narrows it down to one token. Nothing is estimated. Needs torch and n
 """
 
 import copy
+import functools
 import inspect
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -21,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from fqk.errors import InputError
 
@@ -35,6 +37,9 @@ PROBE_ROWS = 4
 VANISHES = 1e-3
 """A change that float64 shrinks to less than this part of itself is rounding: it has 9 digits more."""
 
+NARROW = dict.fromkeys((torch.float16, torch.bfloat16, torch.float32), torch.float64)
+NARROW[torch.complex64] = torch.complex128
+WIDER = dict.fromkeys((Tensor.half, Tensor.bfloat16, Tensor.float), Tensor.double)
 CACHES = ("cache", "past_key_values", "cache_params", "state")
 NOT_NUMBERS = "some logits are NaN or infinite"
 
@@ -58,7 +63,7 @@ class Finding:
 class Losses:
     """The same targets predicted from whole windows and from what came before them; nats a token.
 
-    ``error`` is the standard error of their difference over ``windows`` windows.
+    ``error`` is the standard error of their difference over ``windows`` windows; NaN of a single one.
     """
 
     ordered: float
@@ -71,7 +76,7 @@ class Losses:
         return (
             f"{self.ordered:.3f} nats ({self.ordered / math.log(2):.3f} bits) a token in order, "
             f"{self.prefix:.3f} ({self.prefix / math.log(2):.3f}) from prefixes: "
-            f"a difference of {gap:.3f} ± {self.error:.3f} nats"
+            f"a difference of {gap:.3f}{'' if math.isnan(self.error) else f' ± {self.error:.3f}'} nats"
         )
 
 
@@ -80,9 +85,10 @@ class Audit:
     """What :func:`audit` found; ``str`` of it is a report.
 
     ``influence[i, j]``, shape (T, T), is the largest change of a logit at position i when token j is
-    replaced; above the diagonal (j > i) it is what position i reads of its future. It is NaN where
-    nothing was measured (a screen measures one pair at most) or the logits were NaN. ``noise`` is the
-    same when nothing is replaced, 0 for a deterministic model; a change above ``tolerance`` is a leak.
+    replaced; above the diagonal (j > i) it is what position i reads of its future, in float64 where
+    rounding could explain it. It is NaN where nothing was measured (a screen measures one pair at most)
+    or the logits were NaN. ``noise`` is the same when nothing is replaced, 0 for a deterministic model; a
+    change above ``tolerance`` is a leak.
     """
 
     influence: NDArray[np.float64]
@@ -106,7 +112,8 @@ class Audit:
     def reason(self) -> str:
         """What the verdict rests on, in one sentence."""
         if self.causal:
-            return "no later token and no other example moves a prediction"
+            alone = not any(f.probe == "batch neighbours" and f.verdict == "causal" for f in self.findings)
+            return f"no later token{'' if alone else ' and no other example'} moves a prediction"
         decisive = [finding for finding in self.findings if finding.verdict == self.verdict]
         return max(decisive, key=lambda finding: finding.pair is not None).detail
 
@@ -144,7 +151,7 @@ class Audit:
             "tolerance": self.tolerance,
             "lag_profile": [_finite(value) for value in self.lag_profile.tolist()],
             "findings": [{**vars(f), "change": _finite(f.change)} for f in self.findings],
-            "losses": vars(self.losses) if self.losses else None,
+            "losses": {k: _finite(v) for k, v in vars(self.losses).items()} if self.losses else None,
         }
 
     def __str__(self) -> str:
@@ -185,12 +192,13 @@ def audit(
         seq_len: T; 64 by default, or the most that a Hugging Face model takes. Choose more than two of
             the model's blocks, and not a multiple of them.
         depth: ``exact`` looks at every pair (i, j > i), then at what hides a leak: several tokens at
-            once, the other of training and evaluation mode, shorter inputs, and padding and cached
-            generation where the model takes ``attention_mask`` and ``use_cache``. ``screen`` replaces
-            suffixes, in at most 12 passes up to T = 1,000: it finds any leak but one confined to few pairs.
-        tokens: windows, shape (T,) or (N, T); random ids by default. The map is of the first.
+            once and the other of training and evaluation mode, if no pair leaks; shorter inputs; padding
+            and cached generation where the model takes ``attention_mask`` and ``use_cache``. ``screen``
+            replaces suffixes, in at most 12 passes up to T = 1,000: it finds any leak but one confined to
+            few pairs.
+        tokens: windows, shape (T,) or (N, T), which say T; random ids by default. The map is of the first.
         positions: the tokens j to replace one at a time, shape (P,); all by default.
-        batch_size: windows a forward pass, which bounds the memory.
+        batch_size: windows a forward pass, which bounds the memory; a screen with few needs more passes.
         device: where token ids are put; by default where the model's parameters are.
         dtype: audit a copy of the module in this precision instead of its own.
         tolerance: the least change of a logit that is a leak; by default it is found out.
@@ -199,13 +207,14 @@ def audit(
         seed: of the windows, of the replacements, and of every generator (torch's, numpy's, Python's)
             before each pass, so that a model that draws (dropout, random phases) draws the same each
             time. A leak that shows with the draw held is a leak. ``cannot tell`` is left for a model
-            that answers the same input differently even so.
+            that answers the same input differently even so, be it at once, alone or elsewhere in a batch.
 
     Every replaced window is compared with the unreplaced one *in the same row of a batch of the same
-    size*, so that on one machine a causal model's logits agree to the bit. A change that rounding could
-    explain (a convolution by FFT, experts whose batches differ) is looked at again in a float64 copy of
-    the module: rounding shrinks with precision, a leak does not. The model's mode, buffers, gradients,
-    hooks and parameters and all generators are left as they were.
+    size*, so that on one machine a causal model's logits agree to the bit; a change is a leak only if it
+    comes again. One that rounding could explain (a convolution by FFT, experts whose batches differ) is
+    looked at in a float64 copy of the module, at up to twice the cost: rounding shrinks with precision, a
+    leak does not. There, what the module casts to less by itself is kept in float64, or else stays in doubt.
+    The model's mode, buffers, gradients, hooks and parameters and all generators are left as they were.
 
     Raises:
         InputError: the model cannot be run, or the arguments do not fit it or each other.
@@ -221,22 +230,25 @@ def audit(
     vocab_size = vocab_size or _config_value(model, "vocab_size")
     if vocab_size is None or vocab_size < 2:
         raise InputError(f"vocab_size is {vocab_size}; the model does not tell it, and at least 2 is needed")
-    if tokens is not None:
-        seq_len = tokens.shape[-1]
-    seq_len = seq_len or min(64, _config_value(model, "max_position_embeddings") or 64)
+    if tokens is not None and seq_len not in (None, tokens.shape[-1]):
+        raise InputError(f"seq_len is {seq_len}, but tokens has windows of {tokens.shape[-1]}")
+    seq_len = seq_len or (default_length(model) if tokens is None else tokens.shape[-1])
     if seq_len < 2:
         raise InputError(f"seq_len is {seq_len}; at least 2 is needed to have a future")
-    for name, given in (("tokens", tokens), ("text", text)):
-        if given is not None and not 0 <= int(given.min()) <= int(given.max()) < vocab_size:
-            raise InputError(f"{name} holds ids outside 0 … {vocab_size - 1}")
+    if text is not None and (text.ndim != 2 or text.shape[1] < 2):
+        raise InputError(f"text has shape {tuple(text.shape)}, not (N, T' + 1)")
+    ends = (("tokens", tokens, vocab_size), ("text", text, vocab_size), ("positions", positions, seq_len))
+    for name, given, end in ends:
+        if given is not None and not given.numel():
+            raise InputError(f"{name} is empty")
+        if given is not None and not 0 <= int(given.min()) <= int(given.max()) < end:
+            raise InputError(f"{name} holds some outside 0 … {end - 1}")
     generator = torch.Generator().manual_seed(seed)
     if tokens is None:
         tokens = torch.randint(vocab_size, (seq_len,), generator=generator)
     windows = tokens.cpu().reshape(-1, seq_len)
     if positions is None:
         positions = torch.arange(seq_len)
-    if not 0 <= int(positions.min()) <= int(positions.max()) < seq_len:
-        raise InputError(f"positions holds some outside 0 … {seq_len - 1}")
     if device is None:
         parameter = next(model.parameters(), None) if isinstance(model, nn.Module) else None
         device = parameter.device if parameter is not None else "cpu"
@@ -246,6 +258,11 @@ def audit(
         influence = run.exact(positions) if depth == "exact" else run.screen()
         losses = None if text is None else _losses(subject, text.cpu(), batch_size)
     return Audit(influence, run.noise, run.map_tolerance, tuple(run.findings), losses)
+
+
+def default_length(model: Model) -> int:
+    """T where none is given: 64, or the most that a Hugging Face model takes."""
+    return min(64, _config_value(model, "max_position_embeddings") or 64)
 
 
 def assert_causal(model: Model, **options: Any) -> None:
@@ -265,7 +282,9 @@ class _Subject:
 
     def __init__(self, model: Model, device: torch.device, inputs: Mapping[str, Any], seed: int) -> None:
         self.model, self.device, self.inputs, self.seed = model, device, inputs, seed
-        self.eps = 0.0
+        parameters = model.parameters() if isinstance(model, nn.Module) else ()
+        self.eps = max((_rounding(p.dtype) for p in parameters if p.is_floating_point()), default=0.0)
+        self.wide: _Wide | None = None
 
     def __call__(self, tokens: Tensor, seed: int | None = None, **inputs: Any) -> Tensor:
         return self.answer(tokens, seed, **inputs)[0]
@@ -274,11 +293,9 @@ class _Subject:
         """The logits, and all that the model answered."""
         _seed_all(self.seed if seed is None else seed)
         try:
-            answer = self.model(
-                tokens.to(self.device),
-                **{k: self.expanded(v, len(tokens)) for k, v in self.inputs.items()},
-                **inputs,
-            )
+            given = {k: self.expanded(v, len(tokens)) for k, v in {**self.inputs, **inputs}.items()}
+            with self.wide or nullcontext():
+                answer = self.model(tokens.to(self.device), **given)
         except Exception as error:
             why = next(iter(str(error).strip().splitlines()), "")
             shape = tuple(tokens.shape)
@@ -300,7 +317,7 @@ class _Subject:
         """A tensor of one row, repeated for each window; everything else as it is."""
         if isinstance(value, Tensor):
             value = value.to(self.device)
-            return value.expand(rows, *value.shape[1:]) if value.ndim > 1 and len(value) == 1 else value
+            return value.repeat_interleave(rows, 0) if value.ndim > 1 and len(value) == 1 else value
         return value
 
     @cached_property
@@ -309,9 +326,11 @@ class _Subject:
         if not isinstance(self.model, nn.Module) or self.eps <= _rounding(torch.float64):
             return None
         try:
-            return _Subject(copy.deepcopy(self.model).double(), self.device, self.inputs, self.seed)
+            twin = _Subject(copy.deepcopy(self.model).double(), self.device, self.inputs, self.seed)
         except Exception:  # whatever a module that cannot be copied raises
             return None
+        twin.wide = _Wide()
+        return twin
 
     def in_float64(self, logits: Callable[["_Subject"], Tensor]) -> Tensor | None:
         """What ``logits`` takes from the float64 copy in this mode; None where that cannot be run."""
@@ -323,6 +342,29 @@ class _Subject:
             return logits(self.twin)
         except InputError:
             return None
+
+
+class _Wide(TorchFunctionMode):
+    """What a module puts in a narrower precision by itself stays in float64; ``narrow`` if some does not."""
+
+    narrow = False
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        func, kwargs = WIDER.get(func, func), kwargs or {}
+        if func is not Tensor.view:  # which reads the bits as another type
+            args = [_wider(given) for given in args]
+            kwargs = {name: _wider(given) for name, given in kwargs.items()}
+        answer = func(*args, **kwargs)
+        if isinstance(answer, Tensor) and answer.dtype in NARROW:
+            self.narrow |= any(isinstance(given, Tensor) and given.dtype in NARROW.values() for given in args)
+        return answer
+
+
+def _wider(given: Any) -> Any:
+    return NARROW.get(given, given) if isinstance(given, torch.dtype) else given
+
+
+_Logits = Callable[[_Subject], Tensor]
 
 
 @dataclass(frozen=True)
@@ -359,17 +401,22 @@ class _Run:
     def exact(self, positions: Tensor) -> NDArray[np.float64]:
         """Every pair, then what hides a leak; the map (T, T)."""
         shift = torch.randint(1, self.vocab_size, (self.length,), generator=self.generator)
-        base = self.measure_noise(self.windows[:1].repeat(self.batch_size, 1))
+        repeated = self.windows[:1].repeat(self.batch_size, 1)
+        window = functools.cache(_of(repeated))
+        self.measure_noise(window, repeated)
         self.vary(PROBE_ROWS)
-        self.logits = self.subject(self.batch)
         draws = self.draws()
         if self.leaks_across_examples():
-            self.one_by_one()
-            base = self.subject(self.windows[:1])
-        influence = self.map(base, positions, shift)
-        self.replace_suffixes("several tokens")
-        self.in_the_other_mode()
-        if not draws:  # it would draw others for another shape
+            self.batch_size = 1
+            self.vary(1)
+            window = functools.cache(_of(self.windows[:1]))
+        elif not draws:  # it would draw others for another shape
+            self.in_another_batch(window)
+        influence = self.map(window, positions, shift)
+        if self.findings[-1].verdict != "leaks":
+            self.replace_suffixes("several tokens")
+            self.in_the_other_mode()
+        if not draws:
             for probe in (self.cut_short, self.pad, self.generate):
                 probe()
         return influence
@@ -377,10 +424,13 @@ class _Run:
     def screen(self, passes: int = 2) -> NDArray[np.float64]:
         """Suffixes only; a map (T, T) of NaN but for the pair that was found."""
         self.vary(self.batch_size)
-        self.logits = self.measure_noise(self.batch)
+        self.measure_noise(self.before, self.batch)
         if self.leaks_across_examples():
-            self.one_by_one()
-        self.replace_suffixes("replaced suffixes", passes)
+            self.note(
+                "replaced suffixes", "not run", "rows that see each other would be looked at one by one"
+            )
+        else:
+            self.replace_suffixes("replaced suffixes", passes)
         self.map_tolerance = self.floor
         influence = np.full((self.length, self.length), np.nan)
         found = self.findings[-1]
@@ -393,9 +443,9 @@ class _Run:
     ) -> None:
         self.findings.append(Finding(probe, verdict, detail, change, pair))
 
-    def measure_noise(self, batch: Tensor) -> Tensor:
-        """The same batch twice; the logits of the first pass."""
-        base = self.subject(batch)
+    def measure_noise(self, before: _Logits, batch: Tensor) -> None:
+        """The same batch twice, the first time as ``before``."""
+        base = before(self.subject)
         change = _change(self.subject(batch), base)
         self.noise = _most(change)
         # One more sample of a noise exceeds the most of the first, but not by a factor of four.
@@ -405,12 +455,17 @@ class _Run:
         if change.isnan().any():
             self.note("repeated input", "cannot tell", NOT_NUMBERS)
         elif self.noise > self.rounding:
-            detail = f"non-deterministic: the same input twice moves a logit by {self.noise:.2g}"
-            self.note("repeated input", "cannot tell", detail, self.noise)
+            self.note("repeated input", "cannot tell", _unsteady(self.noise), self.noise)
         else:
             detail = f"moves a logit by {self.noise:.2g}" if self.noise else "the same logits to the bit"
             self.note("repeated input", "causal", detail, self.noise)
-        return base
+
+    def unsteady(self, moved: float) -> str:
+        """Why a change is no leak that, in the same pass again, is another by ``moved``; else nothing."""
+        if not moved > max(self.floor, self.rounding):
+            return ""
+        self.noise, self.floor = moved, 4 * moved
+        return _unsteady(moved)
 
     def vary(self, rows: int) -> None:
         """Windows for the probes, the given ones first."""
@@ -419,13 +474,7 @@ class _Run:
         )
         given = self.windows[: len(self.batch)]
         self.batch[: len(given)] = given
-        self.twin_logits: Tensor | None = None
-
-    def one_by_one(self) -> None:
-        """Each window alone, where rows would mix."""
-        self.batch_size = 1
-        self.vary(1)
-        self.logits = self.subject(self.batch)
+        self.before = functools.cache(_of(self.batch))
 
     def replaced(self, tokens: Tensor) -> Tensor:
         """Another id in every place."""
@@ -434,25 +483,49 @@ class _Run:
 
     def draws(self) -> bool:
         """Whether the logits change with the generators' seed."""
-        moved = _most(_change(self.subject(self.batch, self.subject.seed + 1), self.logits))
-        draws = moved > max(self.floor, self.rounding)
-        if draws:
-            detail = (
-                f"it draws at random, as dropout does, which moves a logit by {moved:.2g}; held fixed here"
+        base = self.before(self.subject)
+        moved = _most(_change(self.subject(self.batch, self.subject.seed + 1), base))
+        if moved <= max(self.floor, self.rounding):
+            return False
+        if why := self.unsteady(_most(_change(self.subject(self.batch), base))):
+            self.note("another seed", "cannot tell", why, self.noise)
+            return False
+        detail = f"it draws at random, as dropout does, which moves a logit by {moved:.2g}; held fixed here"
+        self.note("another seed", "causal", detail, moved)
+        return True
+
+    def in_another_batch(self, window: _Logits) -> None:
+        """The same window alone, and first and last of a pass."""
+        ends, still = [0, -1], torch.ones((2, self.length), dtype=torch.bool)
+        try:
+            found = self.judge(
+                lambda subject: window(subject)[ends],
+                lambda subject: subject(self.windows[:1]).expand(2, -1, -1),
+                still,
+                reshaped=True,
             )
-            self.note("another seed", "causal", detail, moved)
-        return draws
+        except InputError as error:
+            self.note("another batch", "not run", str(error))
+            return
+        detail = f"non-deterministic: a logit moves by {found.worst:.2g} in another row or size of the batch"
+        if found.verdict == "causal":
+            detail = "the same logits in another row and size of the batch" + found.note
+        elif found.verdict == "cannot tell":
+            detail = found.note
+        verdict = "causal" if found.verdict == "causal" else "cannot tell"
+        self.note("another batch", verdict, detail, found.worst)
 
     def leaks_across_examples(self) -> bool:
-        """Whether the first row's logits change with the other rows' tokens."""
+        """Whether the last row's logits, or the first's of more than two, change with the others' tokens."""
         if len(self.batch) == 1:
             self.note("batch neighbours", "not run", "a pass holds one window")
             return False
+        kept = [0, -1] if len(self.batch) > 2 else [-1]
         others = self.replaced(self.batch)
-        others[0] = self.batch[0]
+        others[kept] = self.batch[kept]
         still = torch.zeros(self.batch.shape, dtype=torch.bool)
-        still[0] = True
-        found = self.judge(_of(self.batch), _of(others), still, self.logits)
+        still[kept] = True
+        found = self.judge(self.before, _of(others), still)
         detail = "no row's logits depend on another row's tokens" + found.note
         if found.verdict == "leaks":
             detail = f"cross-example leakage: other rows' tokens move a logit by {found.worst:.2g}"
@@ -463,47 +536,54 @@ class _Run:
 
     def judge(
         self,
-        before: Callable[[_Subject], Tensor],
-        after: Callable[[_Subject], Tensor],
+        before: _Logits,
+        after: _Logits,
         still: Tensor,
-        base: Tensor,
         reshaped: bool = False,
     ) -> _Judgement:
         """Do the logits of ``after`` differ from ``before`` where they must be ``still``, (B, T)?
 
-        ``base`` is ``before`` of the subject. Two passes of different shapes are ``reshaped``: they
-        differ by rounding in any model.
+        Two passes of different shapes are ``reshaped``: they differ by rounding in any model.
         """
+        base = before(self.subject)
         still = still.to(base.device)
-        change = _change(after(self.subject), base).masked_fill(~still, 0)
+
+        def changed() -> Tensor:
+            return _change(after(self.subject), base).masked_fill(~still, 0)
+
+        change = changed()
         unknown, change = change.isnan().any(), change.nan_to_num(0, posinf=math.inf)
-        worst = float(change.max())
+        worst, at = change.flatten().max(0)
         if worst <= self.floor or (reshaped and worst <= self.rounding):
             return _Judgement("cannot tell", change, NOT_NUMBERS) if unknown else _Judgement("causal", change)
-        if worst > self.rounding and not reshaped:
-            return _Judgement("leaks", change)
-        exact = self.subject.in_float64(
-            lambda twin: _change(after(twin), self.in_twin(before, twin, base is self.logits))
-        )
+        if worst > self.rounding:
+            why = self.unsteady(float((changed().flatten()[at] - worst).abs()))
+            if why and worst <= self.floor:
+                return _Judgement("cannot tell", change, why)
+            if not reshaped:
+                return _Judgement("leaks", change)
+        return self.settle(change, before, after)
+
+    def settle(self, change: Tensor, before: _Logits, after: _Logits) -> _Judgement:
+        """Is a change that rounding may explain, at least in part, still there in float64?"""
+        worst = float(change.max())
+        exact = self.subject.in_float64(lambda twin: _change(after(twin), before(twin)))
         if exact is None and self.subject.eps <= _rounding(torch.float64):
             return _Judgement("causal", change, f"; {worst:.2g} is rounding")
+        note = f"a logit moves by {worst:.2g}, which rounding explains, and float64 cannot be tried"
+        if exact is None and worst > self.rounding:
+            return _Judgement("leaks", change)
         if exact is None:
-            note = f"a logit moves by {worst:.2g}, which rounding explains, and float64 cannot be tried"
-            return _Judgement("leaks" if worst > self.rounding else "cannot tell", change, note)
+            return _Judgement("cannot tell", change, note)
         exact = exact.masked_fill(change <= self.floor, 0)
-        if _most(exact) > VANISHES * worst:
-            return _Judgement("leaks", exact, in_float64=True)
-        return _Judgement("causal", change, f"; {worst:.2g} is rounding, gone in float64")
+        if _most(exact) <= VANISHES * worst:
+            return _Judgement("causal", exact, f"; {worst:.2g} is rounding, gone in float64", in_float64=True)
+        wide = self.subject.twin and self.subject.twin.wide
+        if wide and wide.narrow and worst <= self.rounding:
+            return _Judgement("cannot tell", change, f"{note} in all of the model")
+        return _Judgement("leaks", exact, in_float64=True)
 
-    def in_twin(self, before: Callable[[_Subject], Tensor], twin: _Subject, of_batch: bool) -> Tensor:
-        """``before`` of the float64 copy, kept if it is that of the probes' windows."""
-        if not of_batch:
-            return before(twin)
-        if self.twin_logits is None:
-            self.twin_logits = before(twin)
-        return self.twin_logits
-
-    def map(self, base: Tensor, positions: Tensor, shift: Tensor) -> NDArray[np.float64]:
+    def map(self, before: _Logits, positions: Tensor, shift: Tensor) -> NDArray[np.float64]:
         """One token replaced a window, compared with the window itself."""
         size, length, window = self.batch_size, self.length, self.windows[0]
         replaced = window.repeat(length, 1)
@@ -512,27 +592,45 @@ class _Run:
         def batch_of(columns: Tensor) -> Tensor:
             return torch.cat([replaced[columns], window.repeat(size - len(columns), 1)])
 
+        def changed(columns: Tensor) -> Tensor:
+            change = _change(self.subject(batch_of(columns)), before(self.subject))
+            return change[: len(columns)].T.cpu().double()
+
         influence = torch.full((length, length), torch.nan, dtype=torch.float64)
         for columns in positions.split(size):
-            change = _change(self.subject(batch_of(columns)), base)[: len(columns)]
-            influence[:, columns] = change.T.cpu().double()
+            influence[:, columns] = changed(columns)
         future = influence.triu(1)
-        self.map_tolerance, doubt = self.floor, ""
-        doubtful = future.masked_fill(~((future > self.floor) & (future <= self.rounding)), 0)
-        if doubtful.any():
-            columns = doubtful.amax(0).argsort(descending=True)[:size]
-            batch, still = batch_of(columns), torch.zeros((size, length), dtype=torch.bool)
-            still[: len(columns)] = doubtful.T[columns] > 0
-            found = self.judge(_of(window.repeat(size, 1)), _of(batch), still, base)
-            if found.verdict != "leaks":
-                self.map_tolerance, doubt = self.rounding, found.note
-        pairs = (future > self.map_tolerance).nonzero()
-        if len(pairs):
+        doubtful = (future > self.floor) & (future <= self.rounding)
+        self.map_tolerance, doubt, why = self.floor, "", ""
+        for columns in doubtful.any(0).nonzero()[:, 0].split(size) if doubtful.any() else ():
+            change = torch.zeros((size, length))
+            change[: len(columns)] = future.masked_fill(~doubtful, 0).T[columns].float()
+            found = self.settle(change.to(before(self.subject).device), before, _of(batch_of(columns)))
+            threshold = self.rounding
+            if found.in_float64:
+                blurred, seen = doubtful[:, columns], influence[:, columns]
+                exact = found.change[: len(columns)].T.cpu().double()
+                influence[:, columns] = torch.where(blurred, exact, seen)
+                threshold = _most(exact.masked_fill(exact > VANISHES * seen, 0))
+            self.map_tolerance = max(self.map_tolerance, threshold)
+            if found.verdict == "cannot tell":
+                why = found.note
+            elif found.verdict == "causal":
+                doubt = found.note
+        future = influence.triu(1)
+        while len(pairs := (future > self.map_tolerance).nonzero()):
             i, j = pairs[0].tolist()
+            columns = next(columns for columns in positions.split(size) if j in columns)
+            again = changed(columns)[i, columns == j]
+            unsteady = self.unsteady(float((again - influence[i, j]).abs().max()))
+            if not unsteady:
+                break
+            why, self.map_tolerance = unsteady, self.floor
+        if len(pairs):
             moved = float(influence[i, j])
             self.note("every pair", "leaks", _named(i, j, moved, len(pairs) - 1), moved, (i, j))
-        elif doubtful.any() and found.verdict == "cannot tell":
-            self.note("every pair", "cannot tell", doubt, found.worst)
+        elif why:
+            self.note("every pair", "cannot tell", why, _most(future))
         elif influence[:, positions].isnan().any():
             self.note("every pair", "cannot tell", NOT_NUMBERS)
         else:
@@ -553,17 +651,18 @@ class _Run:
         """
         rows, (first, end) = len(self.batch), inside or (0, self.length)
         cuts = first + torch.randperm(end - first - 1, generator=self.generator)
-        base = self.subject(self.batch, **inputs) if inputs else self.logits
+        before = functools.cache(_of(self.batch, **inputs)) if inputs else self.before
         index = torch.arange(self.length)
         for number in range(passes):
             cut = cuts[torch.arange(number * rows, (number + 1) * rows) % len(cuts)][:, None]
             other = torch.where(index > cut, self.replaced(self.batch), self.batch)
             still = (index >= first) & (index <= cut)
-            found = self.judge(_of(self.batch, **inputs), _of(other, **inputs), still, base)
+            found = self.judge(before, _of(other, **inputs), still)
             if found.verdict == "leaks":
                 row, i = divmod(int(found.change.argmax()), self.length)
-                j = self.narrow(self.batch[row], other[row], i, int(cut[row]), found, inputs)
-                self.note(probe, "leaks", _named(i, j, found.worst), found.worst, (i, j))
+                pair = self.batch[row], other[row]
+                j, moved = self.narrow(*pair, i, int(cut[row]), found, before, inputs)
+                self.note(probe, "leaks", _named(i, j, moved), moved, (i, j))
                 return
             if found.verdict == "cannot tell":
                 self.note(probe, "cannot tell", found.note, found.worst)
@@ -571,28 +670,36 @@ class _Run:
         self.note(probe, "causal", "no later token moves a prediction" + found.note)
 
     def narrow(
-        self, window: Tensor, other: Tensor, i: int, cut: int, found: _Judgement, inputs: dict[str, Any]
-    ) -> int:
+        self,
+        window: Tensor,
+        other: Tensor,
+        i: int,
+        cut: int,
+        found: _Judgement,
+        before: _Logits,
+        inputs: dict[str, Any],
+    ) -> tuple[int, float]:
         """One token j > cut whose replacement, with those after it replaced, moves the prediction at i.
 
         Of the windows that are ``window`` before s and ``other`` from s on, that of s = cut + 1 moves i
-        and that of s = T does not. So there is a j such that s = j moves it and s = j + 1 does not.
+        and that of s = T does not. So there is a j such that s = j moves it and s = j + 1 does not. With
+        j, by how much.
         """
         size, index = self.batch_size, torch.arange(self.length)
         subject = self.subject.twin if found.in_float64 and self.subject.twin else self.subject
         floor = VANISHES * found.worst if found.in_float64 else max(self.floor, self.rounding)
-        base = subject(window.repeat(size, 1), **inputs)
-        low, high = cut + 1, self.length
+        base = before(subject) if size == 1 else subject(window.repeat(size, 1), **inputs)
+        low, high, moves = cut + 1, self.length, found.worst
         while high - low > 1:
             between = min(size, high - low - 1)
             starts = torch.linspace(low, high, between + 2, dtype=torch.float64)[1:-1].long()
             batch = torch.where(index < starts[:, None], window, other)
             filled = torch.cat([batch, window.repeat(size - between, 1)])
-            moved = _change(subject(filled, **inputs), base)[:between, i].cpu() > floor
-            ends = [*starts.tolist(), high]
-            last = max([k + 1 for k, does in enumerate(moved.tolist()) if does], default=0)
-            low, high = [low, *ends][last], ends[last]
-        return low
+            change = _change(subject(filled, **inputs), base)[:between, i].tolist()
+            steps = [(low, moves), *zip(starts.tolist(), change, strict=True), (high, 0.0)]
+            last = max(k for k, (_, by) in enumerate(steps) if k == 0 or by > floor)
+            (low, moves), high = steps[last], steps[last + 1][0]
+        return low, moves
 
     def in_the_other_mode(self) -> None:
         """A screen in training mode of a model that is in evaluation mode, and the other way round."""
@@ -618,12 +725,11 @@ class _Run:
 
     def cut_short(self) -> None:
         """The predictions of shorter inputs: one token fewer, and a multiple of 16 or half of them."""
-        rows = self.batch[:2]
         for end in {self.length - 1, (self.length - 2) // 16 * 16 or self.length // 2}:
-            still = torch.ones((len(rows), end), dtype=torch.bool)
-            whole, short = _of(rows, end), _of(rows[:, :end])
+            still = torch.ones((len(self.batch), end), dtype=torch.bool)
             try:
-                found = self.judge(whole, short, still, self.logits[:2, :end], reshaped=True)
+                whole, short = _part(self.before, len(self.batch), end), _of(self.batch[:, :end])
+                found = self.judge(whole, short, still, reshaped=True)
             except InputError as error:
                 self.note("shorter inputs", "not run", str(error))
                 return
@@ -640,7 +746,7 @@ class _Run:
             return
         pad = max(1, self.length // 4)
         for side, first, end in (("left", pad, self.length), ("right", 0, self.length - pad)):
-            mask = torch.zeros(self.batch.shape, dtype=torch.int64, device=self.subject.device)
+            mask = torch.zeros((1, self.length), dtype=torch.int64)
             mask[:, first:end] = 1
             try:
                 self.replace_suffixes(f"{side} padding", inside=(first, end), attention_mask=mask)
@@ -654,7 +760,7 @@ class _Run:
             return
         half = self.length // 2
         end = min(half + 8, self.length)
-        window = self.windows[:1]
+        window = self.batch[:1]
 
         def stepwise(subject: _Subject) -> Tensor:
             logits, answer = subject.answer(window[:, :half], use_cache=True)
@@ -670,7 +776,7 @@ class _Run:
 
         still = torch.ones((1, end), dtype=torch.bool)
         try:
-            found = self.judge(_of(window, end), stepwise, still, self.logits[:1, :end], reshaped=True)
+            found = self.judge(_part(self.before, 1, end), stepwise, still, reshaped=True)
         except InputError as error:
             self.note("cached generation", "not run", str(error))
             return
@@ -685,7 +791,7 @@ class _Run:
 def _rounding(dtype: torch.dtype) -> float:
     """What rounding may do to a logit, as a part of the largest logit."""
     # Half precisions accumulate in float32, so that their logits are off by a few units in the last place.
-    return torch.finfo(dtype).eps * (4 if dtype.itemsize == 2 else 256)
+    return torch.finfo(dtype).eps * (4 if dtype.itemsize <= 2 else 256)
 
 
 def _change(found: Tensor, base: Tensor) -> Tensor:
@@ -703,7 +809,7 @@ def _row_change(found: Tensor, base: Tensor) -> Tensor:
     if change.isfinite().all():
         return change
     unknown = (found.isnan() & base.isnan()) | (found.isposinf() & base.isposinf())
-    difference = difference.nan_to_num(math.inf).masked_fill(found == base, 0)
+    difference = difference.nan_to_num(math.inf, posinf=math.inf).masked_fill(found == base, 0)
     return difference.masked_fill(unknown, math.nan).amax(-1)
 
 
@@ -712,8 +818,16 @@ def _most(values: Tensor) -> float:
     return float(values.nan_to_num(0, posinf=math.inf).max())
 
 
-def _of(tokens: Tensor, end: int | None = None, **inputs: Any) -> Callable[[_Subject], Tensor]:
-    return lambda subject: subject(tokens, **inputs)[:, :end]
+def _of(tokens: Tensor, **inputs: Any) -> _Logits:
+    return lambda subject: subject(tokens, **inputs)
+
+
+def _part(logits: _Logits, rows: int, end: int) -> _Logits:
+    return lambda subject: logits(subject)[:rows, :end]
+
+
+def _unsteady(moved: float) -> str:
+    return f"non-deterministic: the same input twice moves a logit by {moved:.2g}"
 
 
 def _named(i: int, j: int, change: float, more: int = 0) -> str:
@@ -744,7 +858,7 @@ def _losses(subject: _Subject, text: Tensor, batch_size: int) -> Losses:
         )
         both.append(torch.stack([ordered.mean(1), prefix.mean(1)]))
     ordered, prefix = torch.cat(both, 1)
-    error = float((prefix - ordered).std() / len(text) ** 0.5)
+    error = float((prefix - ordered).std() / len(text) ** 0.5) if len(text) > 1 else math.nan
     return Losses(float(ordered.mean()), float(prefix.mean()), error, len(text))
 
 
@@ -758,7 +872,10 @@ def _config_value(model: Model, name: str) -> int | None:
 
 
 def _parameters(model: Model) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters
+    try:
+        return inspect.signature(model.forward if isinstance(model, nn.Module) else model).parameters
+    except ValueError:  # one that is not written in Python
+        return {}
 
 
 def _seed_all(seed: int) -> None:
@@ -787,8 +904,9 @@ def _as_it_was(model: Model) -> Iterator[None]:
         random.setstate(python_state)
         for module, mode, held, value in zip(modules, modes, buffers, values, strict=True):
             module.training = mode
-            module._buffers.clear()
-            module._buffers.update(held)
+            if not isinstance(module, torch.jit.ScriptModule):  # which cannot be given others
+                module._buffers.clear()
+                module._buffers.update(held)
             for buffer, kept in value:
                 if not torch.equal(buffer, kept):
                     buffer.copy_(kept)

@@ -14,15 +14,21 @@ _PAGE = Template("""<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>$title: $verdict</title>
 <style>
-:root { color-scheme: light dark; --past: #0072B2; --future: #D55E00; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem; }
+:root { color-scheme: light dark; --ground: #fff; --text: #1b1b1b; --past: #0072B2; --future: #B04A00; }
+@media (prefers-color-scheme: dark) {
+  :root { --ground: #161616; --text: #e8e8e8; --past: #56B4E9; --future: #F08A3C; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 46rem; margin: 2rem auto; padding: 0 1rem;
+  background: var(--ground); color: var(--text); overflow-wrap: anywhere; }
 h1 { font-size: 1.4rem; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; padding: .25rem .6rem .25rem 0; vertical-align: top; }
+th:first-child { min-width: 6.5em; }
+td:nth-child(2) { min-width: 5.5em; }
 tr { border-bottom: 1px solid #8884; }
 figure { margin: 1.5rem 0; }
 figcaption { font-size: .9rem; min-height: 3em; }
-canvas { width: 100%; border: 1px solid #8884; image-rendering: pixelated; touch-action: none; }
+canvas { width: 100%; border: 1px solid #8884; image-rendering: pixelated; touch-action: pan-y; }
 .past { color: var(--past); }
 .future { color: var(--future); }
 </style>
@@ -43,7 +49,8 @@ the arrow keys; a deeper shade is a larger change, on a logarithmic scale.</figc
 </figure>
 <figure>
 <canvas id="lags" width="920" height="200" role="img" aria-label="Influence by tokens ahead"></canvas>
-<figcaption>The most that a token moves a prediction made 1, 2, … tokens before it.</figcaption>
+<figcaption>The most that a token moves a prediction made 1, 2, … tokens before it, on the same
+scale.</figcaption>
 </figure>
 <script type="application/json" id="data">$data</script>
 <script>
@@ -53,7 +60,7 @@ const bytes = Uint8Array.from(atob(data.influence), c => c.charCodeAt(0));
 const influence = new Float32Array(bytes.buffer), value = (i, j) => influence[i * T + j];
 const logs = [...influence].filter(v => v > 0 && isFinite(v)).map(Math.log10);
 const low = logs.reduce((a, b) => Math.min(a, b), 0), high = logs.reduce((a, b) => Math.max(a, b), low + 1);
-const shade = v => v > 0 ? 0.12 + 0.88 * (Math.min(Math.log10(v), high) - low) / (high - low) : 0;
+const shade = v => v > 0 ? 0.25 + 0.75 * (Math.min(Math.log10(v), high) - low) / (high - low) : 0;
 const inside = x => Math.max(0, Math.min(T - 1, x));
 
 const map = document.getElementById("map"), drawing = map.getContext("2d");
@@ -75,7 +82,7 @@ function mark() {
   document.getElementById("said").textContent =
     "The influence of token " + column + " on the prediction at " + row + ", " + where + ", " + by + ".";
 }
-map.addEventListener("pointermove", event => {
+for (const what of ["pointermove", "pointerdown"]) map.addEventListener(what, event => {
   const box = map.getBoundingClientRect();
   row = inside(Math.floor((event.clientY - box.top) / box.height * T));
   column = inside(Math.floor((event.clientX - box.left) / box.width * T));

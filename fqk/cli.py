@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -297,7 +298,7 @@ def audit(
 
     \b
     Example: fqk audit multifourier-qk --profile cpu --html map.html
-             fqk audit my_package.model:build() --vocab-size 256
+             fqk audit 'my_package.model:build()' --vocab-size 256
              fqk audit path/to/folder --text some.txt
     """
     from fqk import audit_report, targets
@@ -312,12 +313,15 @@ def audit(
         seq_len=seq_len,
         depth=depth,
         batch_size=batch_size,
-        text=found_at.windows(text, seq_len or 64) if text else None,
+        text=found_at.windows(text, seq_len) if text else None,
         seed=seed,
     )
-    if html:
-        html.write_text(audit_report.page(found, target))
     click.echo(json.dumps(found.as_dict()) if as_json else f"{target}: {found}")
+    if html:
+        try:
+            html.write_text(audit_report.page(found, target), encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{html} cannot be written: {error.strerror}") from None
     context.exit({"causal": 0, "leaks": 1, "cannot tell": 2}[found.verdict])
 
 
@@ -376,3 +380,6 @@ def main() -> None:
         sys.exit(1 if isinstance(error, DivergedError) else 2)
     except click.Abort:
         sys.exit(130)
+    except Exception:  # 1, which Python would end with, is an answer of some commands: `leaks`
+        traceback.print_exc()
+        sys.exit(2)

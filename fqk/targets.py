@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fqk.audit import Model
+from fqk.audit import Model, default_length
 from fqk.corpus import load_corpus, read_text
 from fqk.errors import InputError
 from fqk.records import load_model, read_record, run_folder
@@ -21,12 +21,12 @@ WINDOWS = 8
 
 @dataclass(frozen=True)
 class Target:
-    """A model in evaluation mode, what is known of it, and its token ids of a text, windows (N, T + 1)."""
+    """A model in evaluation mode, its window, and its token ids of a text, windows (N, T + 1)."""
 
     model: Model
     windows: Callable[[Path, int], Tensor]
+    seq_len: int
     vocab_size: int | None = None
-    seq_len: int | None = None
 
 
 def load(name: str, device: torch.device, results: Path, profile: str, seed: int) -> Target:
@@ -57,7 +57,7 @@ def _variant(name: str, device: torch.device, results: Path, profile: str, seed:
             raise InputError(f"{path} is not the text that {name} was trained on, {trained_on.corpus.name}")
         return corpus.windows(seq_len, WINDOWS)
 
-    return Target(model, windows, model.token.num_embeddings, model.profile.context)
+    return Target(model, windows, model.profile.context, model.token.num_embeddings)
 
 
 def _folder(name: str, device: torch.device) -> Target:
@@ -71,13 +71,13 @@ def _folder(name: str, device: torch.device) -> Target:
         model: nn.Module = AutoModelForCausalLM.from_pretrained(
             name, local_files_only=True, use_safetensors=True
         )
-    except (OSError, ValueError, ImportError) as error:
+    except Exception as error:  # whatever a damaged folder makes transformers or safetensors raise
         raise InputError(f"{name} holds no causal LM that transformers loads: {_first_line(error)}") from None
 
     def windows(path: Path, seq_len: int) -> Tensor:
         try:
             tokenizer: Any = AutoTokenizer.from_pretrained(name, local_files_only=True)
-        except (OSError, ValueError, ImportError) as error:
+        except Exception as error:
             raise InputError(f"{name} holds no tokenizer: {_first_line(error)}") from None
         ids = torch.tensor(tokenizer(read_text(path)).input_ids)
         if len(ids) < seq_len + 1:
@@ -85,7 +85,7 @@ def _folder(name: str, device: torch.device) -> Target:
         starts = torch.linspace(0, len(ids) - seq_len - 1, WINDOWS).long()
         return torch.stack([ids[start : start + seq_len + 1] for start in starts])
 
-    return Target(model.to(device).eval(), windows)
+    return Target(model.to(device).eval(), windows, default_length(model))
 
 
 def _attribute(name: str, device: torch.device) -> Target:
@@ -96,7 +96,7 @@ def _attribute(name: str, device: torch.device) -> Target:
         for part in path.removesuffix("()").split("."):
             found = getattr(found, part)
         model = found() if path.endswith("()") else found
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that ends by itself is no verdict
         raise InputError(f"{name} cannot be loaded: {type(error).__name__}: {_first_line(error)}") from error
     finally:
         sys.path.remove("")
@@ -108,8 +108,9 @@ def _attribute(name: str, device: torch.device) -> Target:
     def windows(path: Path, seq_len: int) -> Tensor:
         raise InputError(f"{name} has no tokenizer for --text; use fqk.audit.audit(…, text=token ids)")
 
-    return Target(model.to(device).eval() if isinstance(model, nn.Module) else model, windows)
+    model = model.to(device).eval() if isinstance(model, nn.Module) else model
+    return Target(model, windows, default_length(model))
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), "")

@@ -1,6 +1,7 @@
 """The audit: exact where influence is known, right about planted leaks and about what only looks like one."""
 
 import copy
+import itertools
 import json
 import random
 import re
@@ -99,18 +100,30 @@ def test_batch_size_bounds_every_pass_and_does_not_change_the_map(batch_size):
 
 def test_exact_costs_at_most_a_quarter_more_windows_than_the_map_and_the_noise_floor():
     windows = []
+    for mix in (lambda x: x.cumsum(1), lambda x: x.mean(1, keepdim=True)):
+        windows.clear()
+        model = lm(mix)
+        model.register_forward_pre_hook(lambda _, inputs: windows.extend(inputs[0].tolist()))
+        audit(model, vocab_size=VOCAB, seq_len=256)
+        must = 256 + 2 * 32
+        assert len(windows) <= 1.25 * must
+        itself = windows[0]
+        changed = [[j for j in range(256) if w[j] != itself[j]] for w in windows if len(w) == 256]
+        assert changed[:64] == [[]] * 64
+        assert [[j] for j in range(256)] == [c for c in changed if len(c) == 1][:256]
 
-    def model(tokens: Tensor) -> Tensor:
-        windows.extend(tokens.tolist())
-        return sums_the_past(tokens)
 
-    audit(model, vocab_size=VOCAB, seq_len=256)
-    must = 256 + 2 * 32
-    assert len(windows) <= 1.25 * must
-    itself = windows[0]
-    changed = [[j for j in range(256) if w[j] != itself[j]] for w in windows if len(w) == 256]
-    assert changed[:64] == [[]] * 64
-    assert [c for c in changed if len(c) == 1] == [[j] for j in range(256)]
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 32])
+@pytest.mark.parametrize("name", ["mean over the window", "bilateral tap", "no mask", "cross-example"])
+def test_screen_takes_at_most_twelve_passes_whatever_the_batch(name, batch_size):
+    model, passes = lm(LEAKS[name][0]), []
+    model.register_forward_hook(lambda *_: passes.append(1))
+    for seed in range(3):
+        passes.clear()
+        options = {"vocab_size": VOCAB, "seq_len": 256, "depth": "screen", "seed": seed}
+        found = audit(model, batch_size=batch_size, **options)
+        assert len(passes) <= 12
+        assert found.causal == (name == "cross-example" and batch_size == 1)  # which has no other example
 
 
 def test_screen_takes_at_most_twelve_passes_even_for_a_leak_that_only_float64_tells_from_rounding():
@@ -291,7 +304,6 @@ LOOK_ALIKES = {
     "finite mask": attention(lambda i, j: j > i, value=torch.finfo(torch.float32).min),
     "sliding window": attention(lambda i, j: (j > i) | (j < i - 4)),
     "dropout in evaluation mode": lambda self, x, tokens: self.dropout(x.cumsum(1)),
-    "batch norm in evaluation mode": lambda x: x.cumsum(1),
 }
 
 
@@ -345,6 +357,9 @@ def test_noise_of_half_precision_is_no_leak_and_a_leak_in_it_is(dtype):
         assert np.triu(found.influence, 1).any()
         assert "rounding" in str(found)
     assert audit(leaking, vocab_size=VOCAB, seq_len=32).verdict == "leaks"
+    for model, verdict in ((honest, "causal"), (leaking, "leaks")):  # with logits of single precision
+        model.register_forward_hook(lambda _, given, logits: logits.float())
+        assert audit(model, vocab_size=VOCAB, seq_len=32).verdict == verdict
 
 
 def test_rounding_of_a_function_cannot_be_told_from_a_leak_until_a_tolerance_is_given():
@@ -354,6 +369,40 @@ def test_rounding_of_a_function_cannot_be_told_from_a_leak_until_a_tolerance_is_
     assert "rounding explains" in doubtful.reason
     assert audit(lambda tokens: model(tokens), vocab_size=VOCAB, seq_len=32, tolerance=1e-4).causal
     assert audit(model, vocab_size=VOCAB, seq_len=32, dtype=torch.float64).causal
+
+
+@pytest.mark.parametrize("depth", ["exact", "screen"])
+def test_what_a_module_computes_in_float32_whatever_its_precision_is_not_accused(depth):
+    """As state-space models do with their FFT, and nearly all with their softmax."""
+    options = {"vocab_size": VOCAB, "seq_len": 37, "depth": depth}
+    for narrow in (lambda x: x.float(), lambda x: x.to(torch.float32), lambda x: x.to(dtype=torch.float32)):
+
+        def inside(mix, narrow=narrow):
+            return lm(lambda x: mix(narrow(x)).to(x.dtype))
+
+        found = audit(inside(padded_fft(two_sided=False)), **options)
+        assert found.causal, str(found)
+        assert "rounding, gone in float64" in str(found)
+        faint = inside(lambda x: padded_fft(two_sided=False)(x) + 1e-6 * x.mean(1, keepdim=True))
+        assert audit(faint, **options).verdict == "leaks"
+        assert audit(inside(padded_fft(two_sided=True)), **options).verdict == "leaks"
+    stubborn = lm(lambda x: padded_fft(two_sided=False)(x.type_as(torch.zeros(1))).to(x.dtype))
+    found = audit(stubborn, **options)
+    assert found.verdict == "cannot tell"
+    assert "float64 cannot be tried in all of the model" in found.reason
+    assert audit(stubborn, **options, tolerance=1e-4).causal
+
+
+def test_one_faint_pair_is_found_in_a_map_that_rounding_blurs_everywhere():
+    def mix(x):
+        mixed = padded_fft(two_sided=False)(x)
+        mixed[:, 5] += 1e-7 * x[:, 60]
+        return mixed
+
+    found = audit(lm(mix), vocab_size=VOCAB, seq_len=64, batch_size=8)
+    every_pair = next(f for f in found.findings if f.probe == "every pair")
+    assert (every_pair.verdict, every_pair.pair) == ("leaks", (5, 60))
+    assert np.argwhere(found.leaks).tolist() == [[5, 60]]
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-7])
@@ -394,6 +443,8 @@ def test_screen_names_a_pair_of_the_upper_triangle(matrix, batch_size):
     )
     if found.first_leak:
         assert np.triu(matrix, 1)[found.first_leak] != 0
+        i, j = found.first_leak
+        assert found.influence[i, j] == pytest.approx(abs(matrix[i, j]))
     elif batch_size * 2 >= len(matrix) - 1:  # then every cut has been tried
         assert found.causal
         assert not np.triu(matrix, 1).any()
@@ -457,6 +508,33 @@ def test_noise_without_a_leak_above_it_cannot_be_told(depth):
         assert_causal(model, vocab_size=VOCAB, seq_len=10, depth=depth)
 
 
+def every(number, model):
+    """The model, but each so many passes all logits are off by a half."""
+    count = itertools.count(1)
+    return lambda tokens: model(tokens) + 0.5 * (next(count) % number == 0)
+
+
+@pytest.mark.parametrize("depth", ["exact", "screen"])
+@pytest.mark.parametrize("number", [3, 4, 5, 7])
+def test_what_does_not_come_again_is_no_leak(number, depth):
+    options = {"vocab_size": VOCAB, "seq_len": 128, "batch_size": 16, "depth": depth}
+    found = audit(every(number, sums_the_past), **options)
+    assert found.verdict != "leaks", str(found)
+    if depth == "exact":  # a screen of so few passes may not meet it
+        assert "non-deterministic: the same input twice moves a logit by 0.5" in found.reason
+        leaking = audit(every(number, lambda tokens: 5 * reads_ahead_by(2)(tokens)), **options)
+        assert (leaking.verdict, leaking.first_leak) == ("leaks", (0, 2))
+
+
+@pytest.mark.parametrize("place", [lambda x: len(x), lambda x: torch.arange(len(x))[:, None, None]])
+def test_answer_that_depends_on_the_batch_or_the_row_cannot_be_told(place):
+    model = lm(lambda x: x * place(x))
+    for called in (model, lambda tokens: model(tokens)):
+        found = audit(called, vocab_size=VOCAB, seq_len=32)
+        assert found.verdict == "cannot tell"
+        assert re.fullmatch("non-deterministic: a logit .* in another row or size of the batch", found.reason)
+
+
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_model_that_answers_no_numbers_is_not_passed_as_causal(value):
     def model(tokens: Tensor) -> Tensor:
@@ -491,6 +569,16 @@ def test_nan_of_a_later_token_alone_is_a_leak():
     json.dumps(found.as_dict(), allow_nan=False)
 
 
+def test_change_to_infinity_is_infinite_and_null_in_json():
+    def model(tokens: Tensor) -> Tensor:
+        return sums_the_past(tokens) + torch.where(tokens[:, 9:] != 9, torch.inf, 0.0)[..., None]
+
+    found = audit(model, vocab_size=VOCAB, seq_len=10, tokens=torch.arange(10))
+    assert (found.influence[:, 9] == np.inf).all()
+    assert found.reason == "replacing token 9 moves the prediction at 0 by inf, and 8 more such pairs"
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["lag_profile"][8] is None
+
+
 def test_symbol_that_a_causal_model_rules_out_is_no_leak():
     """A logit of −∞ that stays −∞ has not changed."""
 
@@ -504,12 +592,23 @@ def test_symbol_that_a_causal_model_rules_out_is_no_leak():
     assert found.causal
 
 
-def test_rows_that_see_each_other_are_judged_one_by_one():
-    """Causal in time, mixed over the batch: the map, of single windows, is clean."""
-    found = audit(lm(LEAKS["cross-example"][0]), vocab_size=VOCAB, seq_len=32)
-    assert not found.leaks.any()
-    assert found.first_leak is None
-    assert "cross-example leakage" in found.reason
+@pytest.mark.parametrize("depth", ["exact", "screen"])
+@pytest.mark.parametrize(
+    "mix", [LEAKS["cross-example"][0], lambda x: x.flatten(0, 1).cumsum(0).view_as(x)], ids=["mean", "carry"]
+)
+def test_rows_that_see_each_other_are_judged_one_by_one(mix, depth):
+    """Causal in time, mixed over the batch, be it from each row to the next: no pair of one window leaks."""
+    for batch_size in (2, 32):
+        found = audit(lm(mix), vocab_size=VOCAB, seq_len=32, depth=depth, batch_size=batch_size)
+        assert not found.leaks.any()
+        assert found.first_leak is None
+        assert "cross-example leakage" in found.reason
+
+
+def test_nothing_is_said_of_other_examples_where_there_are_none():
+    alone, together = (audit(sums_the_past, vocab_size=VOCAB, seq_len=10, batch_size=n) for n in (1, 2))
+    assert alone.reason == "no later token moves a prediction"
+    assert together.reason == "no later token and no other example moves a prediction"
 
 
 # The model is left as it was; what goes in; what comes out.
@@ -563,6 +662,21 @@ def test_hugging_face_encoder_that_is_not_told_to_decode_leaks():
         assert audit(transformers.BertLMHeadModel(config).eval()).causal == decodes
 
 
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_leak_under_padding_alone_is_found_and_narrowed_down(side):
+    """Where a mask hides tokens, this model forgets to hide the later ones."""
+
+    def model(tokens, attention_mask=None):
+        logits = sums_the_past(tokens)
+        if attention_mask is not None and not attention_mask[:, 0 if side == "left" else -1].any():
+            logits[:, 5] += F.one_hot(tokens[:, 6], VOCAB) * attention_mask[:, 6:7]
+        return logits
+
+    found = audit(model, vocab_size=VOCAB, seq_len=12)
+    assert {f.probe: f.verdict for f in found.findings}[f"{side} padding"] == "leaks", str(found)
+    assert (found.verdict, found.first_leak) == ("leaks", (5, 6))
+
+
 def test_cached_steps_that_differ_are_said_but_are_no_leak():
     class Answer:
         def __init__(self, logits, cache):
@@ -592,6 +706,12 @@ def test_losses_say_what_the_leak_is_worth():
     assert honest.prefix == pytest.approx(honest.ordered)
 
 
+def test_losses_of_one_window_have_no_error():
+    found = audit(sums_the_past, vocab_size=VOCAB, seq_len=10, text=torch.arange(11)[None])
+    assert str(found).endswith("a difference of 0.000 nats")
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["losses"]["error"] is None
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -600,8 +720,12 @@ def test_losses_say_what_the_leak_is_worth():
         ({"seq_len": 1}, "seq_len is 1"),
         ({"depth": "deep"}, "there is no depth 'deep'"),
         ({"batch_size": 0}, "batch_size is 0"),
-        ({"tokens": torch.tensor([1, 99])}, "tokens holds ids outside 0 … 10"),
+        ({"tokens": torch.tensor([1, 99]), "seq_len": None}, "tokens holds some outside 0 … 10"),
+        ({"tokens": torch.tensor([1, 2])}, "seq_len is 10, but tokens has windows of 2"),
         ({"positions": torch.tensor([10])}, "positions holds some outside 0 … 9"),
+        ({"positions": torch.tensor([])}, "positions is empty"),
+        ({"text": torch.tensor([1, 2, 3])}, "text has shape (3,), not (N, T' + 1)"),
+        ({"text": torch.tensor([[1, 11]])}, "text holds some outside 0 … 10"),
         ({"dtype": torch.float64}, "dtype needs a torch.nn.Module"),
         ({"inputs": {"colour": 1}}, "the model fails on ids of shape (32, 10): TypeError"),
     ],
@@ -614,6 +738,37 @@ def test_bad_input_is_one_sentence(options, sentence):
 def test_answer_that_is_not_logits_is_named():
     with pytest.raises(InputError, match=re.escape("answers (32, 10) to ids of shape (32, 10)")):
         audit(lambda tokens: tokens, vocab_size=VOCAB, seq_len=10)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    "compiled", [torch.jit.script, lambda m: torch.jit.trace(m, torch.zeros(2, 9).long())]
+)
+def test_module_that_is_not_python_any_more_is_audited(compiled):
+    class Sums(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed = nn.Embedding(VOCAB, VOCAB)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return self.embed(tokens).cumsum(1)
+
+    assert audit(compiled(Sums()).eval(), vocab_size=VOCAB, seq_len=16).causal
+
+
+def test_model_that_needs_targets_to_answer_for_all_positions_is_given_some():
+    """As nanoGPT's, which views them as one row."""
+
+    def model(tokens, targets=None):
+        logits = reads_ahead_by(2)(tokens)
+        if targets is None:
+            return logits[:, -1:], None
+        return logits, F.cross_entropy(logits.flatten(0, 1), targets.view(-1))
+
+    with pytest.raises(InputError, match=re.escape("answers (32, 1, 11) to ids of shape (32, 10)")):
+        audit(model, vocab_size=VOCAB, seq_len=10)
+    targets = torch.zeros((1, 10), dtype=torch.int64)
+    assert audit(model, vocab_size=VOCAB, seq_len=10, inputs={"targets": targets}).first_leak == (0, 2)
 
 
 def test_probe_that_the_model_does_not_take_is_not_run():

@@ -99,9 +99,12 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "def leaks(tokens): return one_hot(tokens, 9).flip(1).double()\n"
         "def noisy(tokens): return causal(tokens) + torch.rand(1, generator=own)\n"
         "def build(): return leaks\n"
+        "class Breaks(torch.nn.Module):\n"
+        "    def to(self, device): raise RuntimeError('no memory')\n"
         "own = torch.Generator()\n"
         "number = 3\n"
     )
+    (tmp_path / "script_that_ends.py").write_text("import sys\nsys.exit(0)\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "models_to_audit", raising=False)
 
@@ -128,9 +131,14 @@ def test_any_callable_is_audited_by_name(fqk, models: None, name: str, status: i
     [
         (["models_to_audit:missing"], "cannot be loaded: AttributeError"),
         (["no_such_module:model"], "cannot be loaded: ModuleNotFoundError"),
+        (["script_that_ends:model"], "cannot be loaded: SystemExit: 0"),
         (["models_to_audit:number"], "is not a torch module or a function of token ids, but int"),
         (["models_to_audit:causal"], "vocab_size is None"),
         (["models_to_audit:causal", "--vocab-size", "20", "--text", "t"], "has no tokenizer for --text"),
+        (
+            ["models_to_audit:causal", "--vocab-size", "9", "--html", "no/page.html"],
+            "page.html cannot be written",
+        ),
         (["models_to_audit:build", "--vocab-size", "20"], "the model fails on ids of shape (32, 64)"),
         (["."], "holds no causal LM that transformers loads"),
         (["multifourier"], "did you mean multifourier-qk"),
@@ -144,12 +152,19 @@ def test_a_model_that_cannot_be_audited_is_one_sentence(
     assert sentence in ran.err
 
 
+def test_what_breaks_is_no_verdict(fqk, models: None) -> None:
+    ran = fqk("audit", "models_to_audit:Breaks()", "--vocab-size", 9)
+    assert (ran.status, "RuntimeError: no memory" in ran.err) == (2, True)
+
+
 def test_a_hugging_face_folder_is_audited(fqk, tmp_path: Path) -> None:
     from transformers import BertConfig, BertLMHeadModel
 
     shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     for decodes in (True, False):
-        config = BertConfig(**shape, vocab_size=50, is_decoder=decodes, initializer_range=0.2)
+        config = BertConfig(
+            **shape, vocab_size=50, is_decoder=decodes, initializer_range=0.2, max_position_embeddings=20
+        )
         BertLMHeadModel(config).save_pretrained(tmp_path / "model")
         ran = fqk("audit", tmp_path / "model", "--seq-len", 12)
         assert ran.status == int(not decodes)
@@ -157,6 +172,13 @@ def test_a_hugging_face_folder_is_audited(fqk, tmp_path: Path) -> None:
     text.write_text("words")
     ran = fqk("audit", tmp_path / "model", "--text", text)
     assert (ran.status, "text.txt is too short: 3 tokens" in ran.err) == (2, True)
+    text.write_text("words " * 50)  # in windows of 20, the most that the model takes
+    ran = fqk("audit", tmp_path / "model", "--text", text, "--json")
+    found = json.loads(ran.out)
+    assert (ran.status, len(found["lag_profile"]), found["losses"]["windows"]) == (1, 19, 8)
+    (tmp_path / "model/model.safetensors").write_bytes(b"no weights, these")
+    ran = fqk("audit", tmp_path / "model")
+    assert (ran.status, "model holds no causal LM that transformers loads" in ran.err) == (2, True)
 
 
 def test_steps_are_recorded_apart(fqk, text: Path, tmp_path: Path) -> None:
