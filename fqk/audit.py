@@ -568,11 +568,11 @@ class _Run:
         """Is a change that rounding may explain, at least in part, still there in float64?"""
         worst = float(change.max())
         exact = self.subject.in_float64(lambda twin: _change(after(twin), before(twin)))
+        if exact is None and worst > self.rounding:
+            return _Judgement("leaks", change)
         if exact is None and self.subject.eps <= _rounding(torch.float64):
             return _Judgement("causal", change, f"; {worst:.2g} is rounding")
         note = f"a logit moves by {worst:.2g}, which rounding explains, and float64 cannot be tried"
-        if exact is None and worst > self.rounding:
-            return _Judgement("leaks", change)
         if exact is None:
             return _Judgement("cannot tell", change, note)
         exact = exact.masked_fill(change <= self.floor, 0)

@@ -307,10 +307,11 @@ LOOK_ALIKES = {
 }
 
 
+@pytest.mark.parametrize("dtype", [None, torch.float64], ids=["its own precision", "float64"])
 @pytest.mark.parametrize("name", LEAKS)
-def test_planted_leak_is_found_and_named(name):
+def test_planted_leak_is_found_and_named(name, dtype):
     mix, probe, pair = LEAKS[name]
-    found = audit(lm(mix), vocab_size=VOCAB, seq_len=32)
+    found = audit(lm(mix), vocab_size=VOCAB, seq_len=32, dtype=dtype)
     assert found.verdict == "leaks"
     first = next(f for f in found.findings if f.verdict == "leaks")
     assert first.probe == probe, str(found)
@@ -319,7 +320,7 @@ def test_planted_leak_is_found_and_named(name):
         i, j = found.first_leak
         assert f"token {j} moves the prediction at {i}" in str(found)
     with pytest.raises(AssertionError, match=re.escape(found.reason)):
-        assert_causal(lm(mix), vocab_size=VOCAB, seq_len=32)
+        assert_causal(lm(mix), vocab_size=VOCAB, seq_len=32, dtype=dtype)
 
 
 @pytest.mark.parametrize(
