@@ -12,6 +12,7 @@ import torch
 from dask.system import CPU_COUNT
 from torch import Tensor, nn
 
+from fqk.audit import audit
 from fqk.corpus import load_corpus
 from fqk.model import build_model
 from fqk.profiles import PROFILES, Profile
@@ -38,6 +39,7 @@ def ratios(nanogpt: Path | None) -> Iterator[tuple[str, float]]:
         if nanogpt:
             ratio = _paired(_step("base-dot", cpu), _nanogpt_step(nanogpt / "model.py", cpu))
             yield "base-dot / nanoGPT, seconds a training step", ratio
+        yield "exact audit / the forward passes that it must do, seconds at T = 256", _audit_cost(cpu)
     yield "local sweep / runs one by one on all cores, tokens a second", _sweep_gain(cpu)
 
 
@@ -88,6 +90,18 @@ def _nanogpt_step(path: Path, profile: Profile) -> Callable[[], None]:
         optimizer.zero_grad(set_to_none=True)
 
     return step
+
+
+def _audit_cost(cpu: Profile) -> float:
+    """At the audit's own batch of 32 windows: one a token, and the unreplaced batch twice."""
+    model, batch = build_model("base-dot", cpu).eval(), torch.randint(65, (32, cpu.context))
+
+    @torch.no_grad()
+    def passes() -> None:
+        for _ in range(cpu.context // len(batch) + 2):
+            model(batch)
+
+    return _paired(partial(audit, model, vocab_size=65, seq_len=cpu.context), passes)
 
 
 def _sweep_gain(cpu: Profile) -> float:
