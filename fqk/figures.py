@@ -363,7 +363,7 @@ def spectrum_and_kernel(phi: Tensor, context: int) -> go.Figure:
     share = energy[lags < 0].sum() / energy.sum()
     f = torch.fft.rfftfreq(context).numpy()
     place = np.concatenate([f[1:2] / 2, f[1:]])  # f = 0 has no place on a logarithmic axis
-    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.28)
+    figure = make_subplots(rows=2, cols=1, vertical_spacing=0.22)
     figure.add_scatter(
         name="φ",
         x=place,
@@ -563,7 +563,7 @@ def outcomes(found: Iterable[Verdict]) -> go.Figure:
             yshift=22,
             showarrow=False,
         )
-    figure.update_xaxes(visible=False, range=[0.4, max(15, len(found)) + 0.6])
+    figure.update_xaxes(visible=False, range=[0.4, max(len(scatter.x) for scatter in figure.data) + 0.6])
     figure.update_yaxes(
         visible=False,
         range=[len(OUTCOMES) - 0.5, -0.8],

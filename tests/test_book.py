@@ -87,7 +87,7 @@ def test_nothing_is_left_unrendered(pages):
         for leftover in ("{cite", "{doc}", "{eq}", "$$", "\\frac", "```", ":::", "Traceback"):
             assert leftover not in text, f"{name}: {leftover}"
         assert not page.select(".problematic, .system-message, .stderr"), name
-        prose = " ".join(tag.text for tag in page.select("article p, article li"))
+        prose = " ".join(tag.text for tag in page.select("article p, article li, article td"))
         if name.startswith("notebooks/"):  # what a cell computed; a page may speak of NaN
             assert not re.search(r"\b(nan|None|NaN)\b", prose), name
 

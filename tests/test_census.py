@@ -134,7 +134,7 @@ def test_the_page_counts_what_the_file_holds():
 )
 def test_every_leak_is_looked_into(name, row):
     why = page._why(name, row)
-    assert why.startswith(("by design", "by a switch", "a bug", "by our change"))
+    assert why.startswith(("by design", "by a switch", "a bug", "by our change", "by a tie"))
     if row.get("as_decoder"):
         assert why.endswith("then causal")
 
@@ -151,4 +151,4 @@ def test_the_reported_leaks_are_found_and_gone():
         if found:
             assert any(found.values()), name
             newest = FILES[NEWEST][name]
-            assert newest.get("as_decoder", newest["verdict"]) == "causal"
+            assert newest.get("as_decoder") == "causal" or not newest["first_leak"]
