@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
-from test_book import CHROMIUM, QUIET
+from browsing import CHROMIUM, chromium, new_page, serious
 from torch import Tensor
 
 from fqk.audit import audit
@@ -56,32 +54,28 @@ def audits():
 
 @pytest.fixture(scope="module")
 def browser():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
 def opened(browser, tmp_path):
     """Opens the page of an audit and, at the end, holds that nothing went wrong or was asked for."""
-    contexts, problems = [], []
+    seen = []
 
     def open_page(found, title="a model", **options):
         path = tmp_path / "report.html"
         path.write_text(page(found, title), encoding="utf-8")
-        contexts.append(browser.new_context(offline=True, **options))
-        shown = contexts[-1].new_page()
-        shown.on("console", lambda message: message.type == "error" and problems.append(message.text))
-        shown.on("pageerror", lambda error: problems.append(str(error)))
+        shown, problems = new_page(browser, **options)
+        seen.append((shown, problems))
         shown.on("request", lambda r: r.url != path.as_uri() and problems.append(r.url))
         shown.goto(path.as_uri())
         return shown
 
     yield open_page
-    assert problems == []
-    for context in contexts:
-        context.close()
+    for shown, problems in seen:
+        assert problems == []
+        shown.context.close()
 
 
 def told(shown):
@@ -191,8 +185,7 @@ def test_a_phone_shows_it_accessibly(audits, opened, name, scheme):
     assert shown.evaluate("document.documentElement.scrollWidth") <= 380
     ground = shown.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (max(map(int, re.findall(r"\d+", ground)[:3])) < 60) == (scheme == "dark")
-    found = Axe().run(shown, options={"resultTypes": ["violations"]}).response["violations"]
-    assert [v["id"] for v in found if v["impact"] in ("serious", "critical")] == []
+    assert serious(shown) == []
 
 
 def test_a_hostile_name_is_only_a_name(audits, opened):
