@@ -98,7 +98,9 @@ def test_the_committed_weights_are_the_recorded_models() -> None:
             pytest.skip(f"the records are of another text than {corpus.name}")
         profile, variant, seed = path.parts[-4], path.parts[-3], record.identity.seed
         model = load_model(ROOT / "results", profile, variant, seed)
-        losses = window_losses(model, corpus.windows(record.identity.profile.context, 24))
+        made = record.identity.profile
+        text = corpus.in_words(made.vocabulary) if made.vocabulary else corpus
+        losses = window_losses(model, text.windows(made.context, 24))
         assert record.losses
         tolerance = 4 * losses.std().item() / len(losses) ** 0.5 + 0.01
         assert losses.mean().item() == pytest.approx(record.losses.ordered.mean, abs=tolerance)
