@@ -21,11 +21,11 @@ from fqk.training import numerics, optimizer_of, train, train_step
 from fqk.variants import VARIANTS
 
 ROUNDS, WARM_UP = 30, 3
-SWEEP_STEPS = 200
+SWEEP_STEPS = 500  # in fewer, the seconds in which a cluster starts weigh more than in any real sweep
 
 
 def ratios(nanogpt: Path | None) -> Iterator[tuple[str, float]]:
-    """Each ratio with what it is of, as it is measured; a few minutes on two cores.
+    """Each ratio with what it is of, as it is measured; some ten minutes on two cores.
 
     Args:
         nanogpt: a folder that holds nanoGPT's ``model.py``, to time its step too.
