@@ -46,7 +46,7 @@ class MissingError(LookupError):
 
 @dataclass(frozen=True)
 class Evidence:
-    """The records of a profile, of its words and of its longer runs, and the decompositions."""
+    """The records of a profile and of its words, and the decompositions."""
 
     profile: Profile
     records: Sequence[Record]

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 import fqk
+from fqk.claims import Evidence
 from fqk.corpus import TINYSHAKESPEARE_SHA256, load_corpus
 from fqk.diagnostics import window_losses
-from fqk.experiments import Experiment, experiments
+from fqk.experiments import FILTERS, LONGER, LONGER_WORDS, SPECTRAL, Experiment, experiments
 from fqk.profiles import PROFILES
 from fqk.records import Identity, load_model, read_record, read_records
 from fqk.report import summary
@@ -64,6 +65,22 @@ def test_the_readme_quotes_the_records() -> None:
         assert paper == ("–" if np.isnan(row.paper) else f"{row.paper:.3f}")
         assert (ordered, prefix) == (f"{row.ordered:.3f}", f"{row.prefix_truncated:.3f}")
         assert (verdict == "causal") == row.causal
+
+
+def test_the_readme_quotes_what_is_left_of_the_gains() -> None:
+    prose = " ".join((ROOT / "README.md").read_text().split())
+    cpu = PROFILES["cpu"]
+    long = summary(read_records(ROOT / "results", cpu.longer().name)).ordered
+    usual, filtered = LONGER
+    assert f"behind `{usual}` ({long[filtered]:.3f} to {long[usual]:.3f}, one run of each)" in prose
+    words = Evidence.of(ROOT / "results", cpu)
+    gains = [words.gain(name, words=True, comparisons=6) for name in (*FILTERS, *SPECTRAL)]
+    assert all(gain.low > 0 for gain in gains)
+    means = [gain.mean for gain in gains]
+    base = summary(words.words).ordered["base-dot"]
+    assert f"gain at first, {min(means):.2f} to {max(means):.2f} of {base:.2f} nats a word" in prose
+    lasting = Evidence.of(ROOT / "results", cpu.in_words().longer())
+    assert f"after four times the steps {lasting.gain(LONGER_WORDS[1])} is left" in prose
 
 
 def committed(profile: str) -> Iterator[tuple[Experiment, dict[tuple[str, int], Identity]]]:
